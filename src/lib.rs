@@ -1,0 +1,32 @@
+//! maitred seats a container's CPUs, memory, hugepages, GPUs and NICs on one NUMA node, or refuses
+//! to start it and says why.
+//!
+//! The rooms, in the order a container walks through them:
+//!
+//! | room | what it holds | may use |
+//! |---|---|---|
+//! | [`model`] | nouns: ids, sets, topology, facts, request, placement, rejection | nothing |
+//! | [`engine`] | verbs: admit a pod or a container over one occupancy | model |
+//! | [`ledger`] | who holds what; reserve, confirm, lend, release, replay | model, engine |
+//! | [`decision`] | the reducer: state and event in, outcome out | model, engine, ledger |
+//! | [`discover`] | the machine: sysfs, procfs, NVML to a topology | model |
+//! | [`host`] | this machine's cgroups and processes | model |
+//! | [`store`] | what lies below `/run/maitred` | model |
+//! | [`config`] | the configuration file: raw and strict, then validated | model |
+//! | [`nri`] | containerd: mux, ttrpc, event loop | all above |
+//! | [`cli`] | one file a verb | all above |
+//!
+//! The first four never touch files, environment, clock or threads; a test checks their imports.
+
+#![deny(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+pub mod decision;
+pub mod discover;
+pub mod engine;
+pub mod host;
+pub mod ledger;
+pub mod model;
+pub mod nri;
+pub mod store;
