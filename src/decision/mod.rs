@@ -1,6 +1,7 @@
 //! The reducer: one event of a runtime in, one outcome out. NRI, hooks, `plan`, conformance and churn
 //! all come through [`step`]; nothing here reads a file or a clock.
 
+mod annotations;
 mod event;
 mod outcome;
 mod settings;
