@@ -2,10 +2,15 @@
 //! all come through [`step`]; nothing here reads a file or a clock.
 
 mod annotations;
+mod devices;
 mod event;
 mod outcome;
 mod settings;
+#[cfg(test)]
+mod testing;
+mod understand;
 
+pub use devices::PCI;
 pub use event::{Event, Observed};
 pub use outcome::{CpusetUpdate, Decision, Edit, Outcome, Reply, Verdict};
 pub use settings::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
