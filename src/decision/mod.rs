@@ -2,10 +2,15 @@
 //! all come through [`step`]; nothing here reads a file or a clock.
 
 mod annotations;
+mod create;
 mod devices;
 mod event;
 mod outcome;
+mod sandbox;
 mod settings;
+mod state;
+mod step;
+mod synchronize;
 #[cfg(test)]
 mod testing;
 mod understand;
@@ -14,3 +19,5 @@ pub use devices::PCI;
 pub use event::{Event, Observed};
 pub use outcome::{CpusetUpdate, Decision, Edit, Outcome, Reply, Verdict};
 pub use settings::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+pub use state::State;
+pub use step::{failure, step};

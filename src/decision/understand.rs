@@ -198,6 +198,15 @@ fn pooled_gpus(
     Ok((resource.into(), DeviceRequest::Count(count)))
 }
 
+/// Whether a container counts on us by its class and shares, or by asking us for GPUs: what must not start
+/// without a decision.
+pub(super) fn counts_on_us(pod: &PodFacts, container: &ContainerFacts) -> bool {
+    let milli = cpu_milli(&container.resources);
+    let whole = milli > 0 && milli.is_multiple_of(1000) && quota_agrees(&container.resources, milli);
+    let asks = pod.annotations.keys().any(|key| key.starts_with("gpus.maitred.io"));
+    asks || (whole && qos(&pod.cgroup_parent) == Qos::Guaranteed)
+}
+
 /// The request in one line, for the log.
 pub(super) fn describe(request: &ContainerRequest) -> String {
     let mut parts = Vec::new();
