@@ -121,7 +121,7 @@ fn settle(
     };
     let placement = with_gpu_memory(state, placement);
     let key = key(pod, container);
-    state.ledger.reserve(key.clone(), container.id.clone(), understood.request.kind, placement.clone());
+    state.ledger.reserve(key.clone(), Some(container.id.clone()), understood.request.kind, placement.clone());
     state.sandbox_of.insert(key.clone(), pod.id.clone());
     if let Some(seat) = seat {
         state.ledger.set_seat(pod.uid.clone(), seat);

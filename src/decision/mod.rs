@@ -13,6 +13,8 @@ mod step;
 mod synchronize;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod understand;
 
 pub use devices::PCI;

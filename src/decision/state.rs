@@ -15,6 +15,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct State {
     pub(super) topology: Arc<Topology>,
+    pub(super) machine: Arc<Machine>,
     pub(super) ledger: Ledger,
     /// Sandboxes that have not been stopped, by sandbox id.
     pub(super) pods: BTreeMap<String, PodFacts>,
@@ -65,9 +66,11 @@ impl State {
             let pooled = gpu_devices(&topology).filter(|device| ids.contains(&device.id));
             machine.set_devices(POOLED_GPU.into(), pooled.collect());
         }
+        let machine = Arc::new(machine);
         Ok(Self {
             topology,
-            ledger: Ledger::new(Arc::new(machine)),
+            ledger: Ledger::new(Arc::clone(&machine)),
+            machine,
             pods: BTreeMap::new(),
             live: BTreeMap::new(),
             sandbox_of: BTreeMap::new(),
@@ -93,7 +96,7 @@ impl State {
 
     /// Nobody holds anything and nobody lives, over the same machine.
     pub(super) fn forget(&mut self) {
-        self.ledger = Ledger::new(self.ledger.shared_machine());
+        self.ledger = Ledger::new(Arc::clone(&self.machine));
         self.pods.clear();
         self.live.clear();
         self.sandbox_of.clear();

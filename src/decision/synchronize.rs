@@ -110,8 +110,10 @@ impl<'a> Running<'a> {
     /// The allocation it carries, if it is its own and the container's cgroup and devices agree with it.
     fn record(&self) -> Option<Placement> {
         let record = Record::parse(self.facts.annotations.get(RECORD_ANNOTATION)?).ok()?;
-        let placement =
-            record.is_for(&key(&self.pod, self.facts), &self.facts.id).then(|| record.placement())?;
+        if record.key != key(&self.pod, self.facts) || record.id != self.facts.id {
+            return None;
+        }
+        let placement = record.placement().clone();
         let count = u32::try_from(placement.cpus.len()).unwrap_or(u32::MAX);
         let due = self.due().unwrap_or(0);
         let cpus_hold = count == due && (due == 0 || self.cpus.as_ref() == Some(&placement.cpus));
