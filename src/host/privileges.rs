@@ -44,8 +44,8 @@ pub enum PrivilegeError {
 
 /// One entry a thread.
 const TASKS: &str = "/proc/self/task";
-/// The capability sets of the first thread.
-const STATUS: &str = "/proc/self/status";
+/// The capability sets of the calling thread.
+const STATUS: &str = "/proc/thread-self/status";
 
 /// Gives up every capability but `keep`, for good: the bounding, inheritable and ambient sets are
 /// emptied, so no program started later has any either. Returns what is kept: of `keep`, what there
@@ -62,15 +62,19 @@ pub fn keep_only(keep: &[Capability]) -> Result<Vec<Capability>, PrivilegeError>
     if count != 1 {
         return Err(PrivilegeError::Threads { count });
     }
-    let kept = kept(keep)?;
+    give_up(&kept(keep)?)
+}
+
+/// Leaves the calling thread with `kept`.
+fn give_up(kept: &CapsHashSet) -> Result<Vec<Capability>, PrivilegeError> {
     // First, while CAP_SETPCAP is still there to allow it.
     step("bounding", caps::clear(None, CapSet::Bounding))?;
     step("ambient", caps::clear(None, CapSet::Ambient))?;
     step("inheritable", caps::clear(None, CapSet::Inheritable))?;
-    step("effective", caps::set(None, CapSet::Effective, &kept))?;
-    step("permitted", caps::set(None, CapSet::Permitted, &kept))?;
-    check(&kept)?;
-    let mut kept: Vec<_> = kept.into_iter().collect();
+    step("effective", caps::set(None, CapSet::Effective, kept))?;
+    step("permitted", caps::set(None, CapSet::Permitted, kept))?;
+    check(kept)?;
+    let mut kept: Vec<_> = kept.iter().copied().collect();
     kept.sort_by_key(Capability::index);
     Ok(kept)
 }
@@ -103,4 +107,83 @@ fn check(kept: &CapsHashSet) -> Result<(), PrivilegeError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Cgroups;
+    use std::fs;
+    use std::path::Path;
+    use std::process::Command;
+
+    /// Runs on a thread that has given up all but `keep`. Capabilities are a thread's, so the other
+    /// tests keep theirs. `None`, with the reason printed, where there are none to give up.
+    fn with_only<T: Send>(keep: &[Capability], then: impl FnOnce(Vec<Capability>) -> T + Send) -> Option<T> {
+        if !caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).unwrap_or(false) {
+            eprintln!("skipped: no capabilities to give up");
+            return None;
+        }
+        let kept = kept(keep).unwrap();
+        let on_thread = || then(give_up(&kept).unwrap());
+        Some(std::thread::scope(|scope| scope.spawn(on_thread).join().unwrap()))
+    }
+
+    fn sets(status: &str) -> Vec<(String, u64)> {
+        let lines = status.lines().filter_map(|line| line.split_once(":\t"));
+        let sets = lines.filter(|(key, _)| key.starts_with("Cap"));
+        sets.map(|(key, hex)| (key.to_owned(), u64::from_str_radix(hex, 16).unwrap())).collect()
+    }
+
+    fn expected(permitted: u64, effective: u64) -> Vec<(String, u64)> {
+        let sets =
+            [("CapInh", 0), ("CapPrm", permitted), ("CapEff", effective), ("CapBnd", 0), ("CapAmb", 0)];
+        sets.map(|(key, mask)| (key.to_owned(), mask)).to_vec()
+    }
+
+    #[test]
+    fn a_daemon_has_none_and_neither_have_its_programs() {
+        let told = with_only(DAEMON, |kept| {
+            let program = Command::new("cat").arg("/proc/self/status").output().unwrap();
+            (kept, fs::read_to_string(STATUS).unwrap(), String::from_utf8(program.stdout).unwrap())
+        });
+        let Some((kept, own, programs)) = told else { return };
+        assert_eq!(kept, []);
+        assert_eq!(sets(&own), expected(0, 0));
+        assert_eq!(sets(&programs), expected(0, 0));
+    }
+
+    #[test]
+    fn what_is_kept_is_not_passed_on() {
+        let told = with_only(&[Capability::CAP_SYS_PTRACE], |kept| {
+            let program = Command::new("cat").arg("/proc/self/status").output().unwrap();
+            (kept, fs::read_to_string(STATUS).unwrap(), String::from_utf8(program.stdout).unwrap())
+        });
+        let Some((kept, own, programs)) = told else { return };
+        assert_eq!(kept, [Capability::CAP_SYS_PTRACE]);
+        assert_eq!(sets(&own), expected(1 << 19, 1 << 19));
+        assert_eq!(sets(&programs), expected(0, 0));
+    }
+
+    #[test]
+    fn it_cannot_be_undone() {
+        let undone = with_only(DAEMON, |_| caps::raise(None, CapSet::Effective, Capability::CAP_SYS_PTRACE));
+        assert!(undone.is_none_or(|undone| undone.is_err()));
+    }
+
+    #[test]
+    fn a_cpuset_can_be_written_with_none() {
+        let path = format!("/maitred-test-{}-capless", std::process::id());
+        let dir = Path::new("/sys/fs/cgroup/cpuset").join(&path[1..]);
+        if !dir.with_file_name("cpuset.mems").exists() || fs::create_dir(&dir).is_err() {
+            eprintln!("skipped: no cpuset cgroup of v1 can be made here");
+            return;
+        }
+        let written = with_only(DAEMON, |_| {
+            let cgroups = Cgroups::find(Path::new("/"))?;
+            cgroups.write_cpuset(&path, &"0".parse().unwrap(), Some(&"0".parse().unwrap()))
+        });
+        fs::remove_dir(&dir).unwrap();
+        written.unwrap_or(Ok(())).unwrap();
+    }
 }

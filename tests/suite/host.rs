@@ -1,12 +1,11 @@
-//! The host's rooms against the kernel that runs the tests: cpusets as they become effective, and a
-//! process that gave its capabilities up.
+//! Cgroups and processes of the kernel that runs the tests: cpusets as they become effective.
 
 use maitred::decision::Observed;
 use maitred::host::{self, Cgroups, HostError, Quota, privileges};
 use maitred::model::CpuSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 fn cpus(list: &str) -> CpuSet {
@@ -146,78 +145,10 @@ fn two_hundred_containers_are_observed_in_a_moment() {
     assert!(took.as_millis() < 200, "{took:?}");
 }
 
-/// Tells [`give_capabilities_up`] which of them to keep, and a cpuset to write to.
-const KEEP: &str = "MAITRED_TEST_KEEP";
-const CONTAINER: &str = "MAITRED_TEST_CONTAINER";
-
-/// This binary again, to run only [`give_capabilities_up`], on its one thread.
-fn helper(keep: &str, container: &str) -> std::process::Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "host::give_capabilities_up", "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env(KEEP, keep).env(CONTAINER, container).stdin(Stdio::null()).output().unwrap()
-}
-
-#[test]
-#[ignore = "run by the tests below, in a process of its own"]
-fn give_capabilities_up() {
-    let Ok(keep) = std::env::var(KEEP) else { return };
-    let keep: Vec<privileges::Capability> =
-        keep.split_whitespace().map(|name| name.parse().unwrap()).collect();
-    let kept = privileges::keep_only(&keep).unwrap();
-    assert_eq!(kept, keep);
-    print!("\n{}", fs::read_to_string("/proc/self/status").unwrap());
-    let program = Command::new("cat").arg("/proc/self/status").output().unwrap();
-    print!("{}", String::from_utf8(program.stdout).unwrap().replace("Cap", "ProgramCap"));
-    let container = std::env::var(CONTAINER).unwrap();
-    if !container.is_empty() {
-        Cgroups::find(Path::new("/")).unwrap().write_cpuset(&container, &cpus("1"), None).unwrap();
-    }
-}
-
-/// Whether this process has all capabilities to give up.
-fn privileged() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let fine = nix::unistd::geteuid().is_root() && !status.contains("CapEff:\t0000000000000000");
-    if !fine {
-        eprintln!("skipped: not root, or without capabilities");
-    }
-    fine
-}
-
-#[test]
-fn a_daemon_without_capabilities_still_writes_cpusets() {
-    if !privileged() {
-        return;
-    }
-    let scratch = pod("capless");
-    let container = scratch.as_ref().map_or("", |(_, _, container)| container.as_str());
-    let output = helper("", container);
-    let out = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{out}{}", String::from_utf8_lossy(&output.stderr));
-    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "ProgramCapEff", "ProgramCapPrm"] {
-        assert!(out.contains(&format!("\n{set}:\t0000000000000000\n")), "{set}: {out}");
-    }
-    if let Some((pod, ..)) = &scratch {
-        assert_eq!(pod.read("c/cpuset.cpus"), "1");
-    }
-}
-
-#[test]
-fn what_is_to_be_kept_is_kept_and_not_passed_on() {
-    if !privileged() {
-        return;
-    }
-    let output = helper("CAP_SYS_PTRACE", "");
-    let out = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{out}{}", String::from_utf8_lossy(&output.stderr));
-    for (set, mask) in [("CapPrm", 1 << 19), ("CapEff", 1 << 19), ("CapBnd", 0), ("ProgramCapEff", 0)] {
-        assert!(out.contains(&format!("\n{set}:\t{mask:016x}\n")), "{set}: {out}");
-    }
-}
-
 #[test]
 fn capabilities_are_not_given_up_with_other_threads_around() {
-    if !privileged() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: not root");
         return;
     }
     // The harness runs this test on a thread beside its first.

@@ -91,33 +91,36 @@ impl Hierarchy {
     /// The effective set of the cgroup `dir`; within, `None` is one that reads empty.
     fn effective<I: Member>(&self, dir: &Path) -> Result<Found<Option<IdSet<I>>>, HostError> {
         let [v2, v1] = I::EFFECTIVE;
-        let found = match self.v2 {
-            true => self.nearest(dir, v2)?,
-            // The set itself where the kernel has no effective one (before 3.17).
-            false => list(&dir.join(v1))
-                .transpose()
-                .or_else(|| list(&dir.join(I::FILE)).transpose())
-                .transpose()?,
-        };
-        match (found, absent(dir)) {
-            (_, Some(_)) => Ok(Found::Gone),
-            (Some(set), None) => Ok(Found::There((!set.is_empty()).then_some(set))),
-            (None, None) => Err(no_file(&dir.join(if self.v2 { v2 } else { I::FILE }))),
+        // The set itself where the kernel has no effective one (v1 before 3.17).
+        let files: &[_] = if self.v2 { &[v2] } else { &[v1, I::FILE] };
+        let known = |set: IdSet<I>| Ok(Found::There((!set.is_empty()).then_some(set)));
+        for file in files {
+            if let Some(set) = list(&dir.join(file))? {
+                return known(set);
+            }
+        }
+        if absent(dir).is_some() {
+            return Ok(Found::Gone);
+        }
+        match self.above(dir, v2)? {
+            Some(set) => known(set),
+            None => Err(no_file(&dir.join(if self.v2 { v2 } else { I::FILE }))),
         }
     }
 
-    /// The list in `file` of `dir` or of the nearest cgroup above that has the file.
-    fn nearest<I: Id>(&self, dir: &Path, file: &str) -> Result<Option<IdSet<I>>, HostError> {
-        for cgroup in dir.ancestors().take_while(|cgroup| cgroup.starts_with(&self.mount)) {
-            if let Some(set) = list(&cgroup.join(file))? {
-                return Ok(Some(set));
-            }
-        }
-        Ok(None)
+    /// The list in `file` of the nearest cgroup above `dir` that has such a file (v2).
+    fn above<I: Id>(&self, dir: &Path, file: &str) -> Result<Option<IdSet<I>>, HostError> {
+        let mut above =
+            dir.ancestors().skip(1).take_while(|cgroup| self.v2 && cgroup.starts_with(&self.mount));
+        above.find_map(|cgroup| list(&cgroup.join(file)).transpose()).transpose()
     }
 
     fn write<I: Member>(&self, dir: &Path, wanted: &IdSet<I>) -> Result<(), HostError> {
         match self.v2 {
+            // The kernel would answer EACCES to the attempt at making the file.
+            true if !dir.join(I::FILE).exists() => {
+                return Err(absent(dir).unwrap_or_else(|| no_file(&dir.join(I::FILE))));
+            }
             true => set(dir, wanted, true)?,
             false => legacy::write(&self.mount, dir, wanted)?,
         }
@@ -134,7 +137,7 @@ impl Hierarchy {
 }
 
 fn no_file(path: &Path) -> HostError {
-    io("read", path)(std::io::ErrorKind::NotFound.into())
+    io("find", path)(std::io::ErrorKind::NotFound.into())
 }
 
 fn refuse_empty<I: Member>(dir: &Path, wanted: &IdSet<I>) -> Result<(), HostError> {

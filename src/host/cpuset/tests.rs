@@ -144,8 +144,12 @@ fn no_cpuset_controller_is_an_error_with_the_file_looked_in() {
 #[test]
 fn v2_writes_the_containers_cgroup_alone() {
     let tree = Tree::v2();
-    tree.file(SCOPE, "cpuset.cpus.effective", "2-3\n");
-    tree.file(SCOPE, "cpuset.mems.effective", "1\n");
+    for (name, text) in [("cpuset.cpus", "\n"), ("cpuset.cpus.effective", "2-3\n")] {
+        tree.file(SCOPE, name, text);
+    }
+    for (name, text) in [("cpuset.mems", "\n"), ("cpuset.mems.effective", "1\n")] {
+        tree.file(SCOPE, name, text);
+    }
     tree.file(&format!("{SCOPE}/inner"), "cpuset.cpus", "");
     tree.cgroups().write_cpuset(SYSTEMD, &cpus("2-3"), Some(&"1".parse().unwrap())).unwrap();
     assert_eq!(tree.text(SCOPE, "cpuset.cpus"), "2-3");
@@ -157,6 +161,9 @@ fn v2_writes_the_containers_cgroup_alone() {
 fn what_did_not_become_effective_is_told_with_both_sets() {
     let tree = Tree::v2();
     tree.file(SCOPE, "cpuset.cpus.effective", "2\n");
+    let missing = tree.cgroups().write_cpuset(SYSTEMD, &cpus("2-3"), None).unwrap_err();
+    assert!(matches!(&missing, HostError::Io { verb: "find", path, .. } if path.ends_with("cpuset.cpus")));
+    tree.file(SCOPE, "cpuset.cpus", "0-1\n");
     let error = tree.cgroups().write_cpuset(SYSTEMD, &cpus("2-3"), None).unwrap_err();
     let HostError::NotEffective { wanted, effective, .. } = error else { panic!("{error}") };
     assert_eq!((wanted.as_str(), effective.as_str()), ("2-3", "2"));
