@@ -97,7 +97,7 @@ fn packages(
         by_id.entry(id.ok_or_else(absent)?).or_default().insert(cpu);
     }
     let Some(unnumbered) = by_id.remove(&None) else { return checked(root, online, by_id) };
-    let first = unnumbered.first().map_or(CpuId(0), |cpu| cpu);
+    let first = unnumbered.first().unwrap_or(CpuId(0));
     let path = root.full(&topology_file(first, "physical_package_id"));
     if !by_id.is_empty() {
         return Err(malformed(path, "-1", "a package id, as other CPUs have one"));
