@@ -1,1 +1,3 @@
 //! (filled next)
+
+pub mod topology;

@@ -1,4 +1,5 @@
 //! The one integration-test binary.
 
+mod discover;
 mod host;
 mod store;
