@@ -1,5 +1,6 @@
 //! The one integration-test binary.
 
+mod conformance;
 mod discover;
 mod host;
 mod store;
