@@ -1,8 +1,6 @@
 //! Why something cannot be seated, before it has become a sentence.
 
-use crate::model::{
-    ContainerKey, DeviceId, MemoryKind, NodeSet, Reason, ResourceName,
-};
+use crate::model::{ContainerKey, DeviceId, MemoryKind, NodeSet, Reason, ResourceName};
 
 /// The step that failed, with its operands.
 #[derive(Debug, Clone, PartialEq, Eq)]
