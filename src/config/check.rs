@@ -123,19 +123,20 @@ fn prefer_closest(file: File<'_>, typed: &raw::Policy, default: bool) -> Checked
 }
 
 fn cpu_options(file: File<'_>, typed: &raw::Cpu, topology: TopologyPolicy) -> Checked<CpuOptions> {
+    let words: Vec<_> = CpuOption::ALL.iter().map(|(word, option)| (*word, Some(*option))).collect();
     let mut options = CpuOptions::default();
+    let mut later = None;
     for item in typed.options.iter().flat_map(|list| list.get_ref()) {
         let field = file.is("cpu.options", item);
-        let words = CpuOption::ALL.iter().map(|(word, option)| (*word, Some(*option)));
-        let option = field.word(&words.collect::<Vec<_>>(), None)?;
-        let Some(option) = option else { continue };
+        let Some(option) = field.word(&words, None)? else { continue };
         exclusions(&field, &options, option, topology)?;
         if !CPU_OPTIONS_BUILT.contains(&option) {
-            return Err(field.unsupported("leave it out"));
+            later.get_or_insert(field.unsupported("leave it out"));
         }
         options.0.insert(option);
     }
-    Ok(options)
+    // What could never work is said first.
+    later.map_or(Ok(options), Err)
 }
 
 /// What the kubelet, too, refuses to start with.
@@ -148,8 +149,8 @@ fn exclusions(
     if new == CpuOption::AlignBySocket && topology == TopologyPolicy::SingleNumaNode {
         return Err(field.exclusive(new, format!("policy.topology = \"{topology}\"")));
     }
-    let pairs = CPU_EXCLUSIONS.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
-    let other = pairs.into_iter().find(|(one, other)| *one == new && before.has(*other));
+    let mut pairs = CPU_EXCLUSIONS.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
+    let other = pairs.find(|(one, other)| *one == new && before.has(*other));
     other.map_or(Ok(()), |(one, other)| Err(field.exclusive(one, other)))
 }
 

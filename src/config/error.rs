@@ -47,7 +47,7 @@ pub enum ConfigError {
         place: Place,
         /// The key with its table.
         key: String,
-        /// The value, as TOML writes it.
+        /// The value, as it is typed.
         found: String,
         /// What would be fine.
         expected: String,
@@ -59,7 +59,7 @@ pub enum ConfigError {
         place: Place,
         /// The key with its table.
         key: String,
-        /// The value, as TOML writes it.
+        /// The value, as it is typed.
         found: String,
         /// What to do instead.
         instead: String,

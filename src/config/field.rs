@@ -2,7 +2,6 @@
 
 use super::raw::{List, Typed};
 use super::{ConfigError, Place};
-use std::fmt::Debug;
 use std::path::PathBuf;
 use toml::Spanned;
 
@@ -54,7 +53,7 @@ pub(super) struct Field<'a, T> {
     typed: Option<&'a Spanned<T>>,
 }
 
-impl<'a, T: Debug> Field<'a, T> {
+impl<'a, T> Field<'a, T> {
     /// The value.
     pub fn get(&self) -> Option<&'a T> {
         self.typed.map(Spanned::get_ref)
@@ -79,8 +78,11 @@ impl<'a, T: Debug> Field<'a, T> {
     }
 
     fn facts(&self) -> (Place, String, String) {
-        let place = self.file.place(self.typed.map(|typed| typed.span().start));
-        let found = self.get().map(|value| format!("{value:?}")).unwrap_or_default();
+        let span = self.typed.map(Spanned::span);
+        let place = self.file.place(span.as_ref().map(|span| span.start));
+        let typed = span.and_then(|span| self.file.text.get(span)).unwrap_or_default();
+        // A list may be long and have many lines; an error has one.
+        let found = typed.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(80).collect();
         (place, self.key.to_owned(), found)
     }
 }

@@ -11,7 +11,7 @@ pub(super) type List = Typed<Vec<Spanned<String>>>;
 /// `reserved`: node, then resource, then amount.
 pub(super) type Reserved = BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, Spanned<String>>>;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Raw {
     pub version: Typed<i64>,
@@ -29,7 +29,7 @@ pub(super) struct Raw {
     pub metrics: Metrics,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Policy {
     pub topology: Typed<String>,
@@ -39,7 +39,7 @@ pub(super) struct Policy {
     pub prefer_closest_numa_nodes: Typed<bool>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Cpu {
     pub reserved: Typed<String>,
@@ -48,7 +48,7 @@ pub(super) struct Cpu {
     pub drop_cfs_quota: Typed<bool>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Memory {
     pub manager: Typed<String>,
@@ -57,7 +57,7 @@ pub(super) struct Memory {
     pub reserved: Reserved,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Gpu {
     pub placement: Typed<String>,
@@ -67,47 +67,47 @@ pub(super) struct Gpu {
     pub driver_root: Typed<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(untagged, expecting = "expected \"none\", \"all\" or a list of GPU UUIDs")]
 pub(super) enum Pool {
     Word(String),
     Gpus(Vec<String>),
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Nic {
     pub resources: List,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Annotations {
     pub trusted_namespaces: List,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Exempt {
     pub namespaces: List,
     pub runtime_handlers: List,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Failure {
     pub policy: Typed<String>,
     pub deadline_ms: Typed<i64>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Log {
     pub level: Typed<String>,
     pub format: Typed<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Metrics {
     pub listen: Typed<String>,
