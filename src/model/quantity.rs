@@ -4,7 +4,7 @@
 //! the one of `k8s.io/apimachinery/pkg/api/resource`: digits with an optional fraction, then a binary
 //! unit, a decimal unit or a decimal exponent. Finer than a billionth is rounded up.
 
-use serde::{Deserialize, Deserializer};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
 use std::str::FromStr;
 
@@ -188,9 +188,31 @@ impl fmt::Display for Quantity {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// From its text; a plain YAML number is text as well.
+    /// From its text, or from a number: YAML tells `16` from `"16"`, Kubernetes does not.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl Visitor<'_> for Reader {
+    type Value = Quantity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a quantity such as 16, 1500m, 200Gi or 1e3")
+    }
+    fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
+        text.parse().map_err(E::custom)
+    }
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
+        self.visit_str(&number.to_string())
+    }
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
+        self.visit_str(&number.to_string())
+    }
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Quantity, E> {
+        self.visit_str(&number.to_string())
     }
 }
 
@@ -251,6 +273,17 @@ mod tests {
             assert!(matches!(text.parse::<Quantity>(), Err(QuantityError::TooLarge { .. })), "{text}");
         }
         assert_eq!(quantity("9223372036854775807").units(), i64::MAX as u64);
+    }
+
+    #[test]
+    fn a_number_is_read_as_its_text() {
+        let read = |json: &str| serde_json::from_str::<Quantity>(json);
+        assert_eq!(read("16").unwrap(), quantity("16"));
+        assert_eq!(read("1.5").unwrap(), quantity("1500m"));
+        assert_eq!(read("1e3").unwrap(), quantity("1k"));
+        assert_eq!(read("\"1e3\"").unwrap(), quantity("1k"));
+        assert!(read("-1").unwrap_err().to_string().contains("negative"));
+        assert!(read("true").unwrap_err().to_string().contains("expected a quantity such as 16"));
     }
 
     proptest! {
