@@ -55,6 +55,12 @@ impl Quantity {
         u64::try_from(self.nanos.div_ceil(NANO / 1000)).unwrap_or(u64::MAX)
     }
 
+    /// Billionths, exact.
+    #[must_use]
+    pub fn nanos(self) -> u128 {
+        self.nanos
+    }
+
     /// Whether it is a whole number of units.
     #[must_use]
     pub fn is_whole(self) -> bool {

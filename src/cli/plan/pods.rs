@@ -1,0 +1,202 @@
+//! From a manifest to what the engine takes: amounts by the kubelet's rules, devices by resource name.
+
+use super::manifest::{Amounts, Container, Manifest, PodError};
+use super::qos::{limits, qos, requests, why_not_guaranteed};
+use crate::config::Config;
+use crate::model::{
+    Bytes, ContainerKind, ContainerName, ContainerRequest, DeviceRequest, HugepageSize, PodRequest, PodUid,
+    Qos, Quantity, ResourceName,
+};
+use std::collections::BTreeMap;
+
+/// The resource of NVIDIA's device plugin, and of the engine.
+pub const GPU: &str = "nvidia.com/gpu";
+/// The engine's resource of RDMA NICs.
+pub const NIC: &str = "nic";
+
+/// A pod to be seated.
+#[derive(Debug, Clone)]
+pub struct Pod {
+    /// What it asks for.
+    pub request: PodRequest,
+    /// Why it is never rejected, if it is so.
+    pub exempt: Option<String>,
+    /// What its author should know, whatever becomes of it.
+    pub notes: Vec<String>,
+}
+
+impl Pod {
+    /// `namespace/name`.
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.request.namespace, self.request.name)
+    }
+}
+
+/// Understands a manifest; `number` tells pods of one name apart.
+pub fn pod(manifest: &Manifest, number: usize, config: &Config) -> Result<Pod, PodError> {
+    let namespace = manifest.metadata.namespace.clone().unwrap_or_else(|| "default".into());
+    let spec = &manifest.spec;
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    let all = || init.iter().chain(&spec.containers);
+    let mut notes = notes(manifest);
+    let class = qos(all());
+    if let Some(why) = why_not_guaranteed(all()).filter(|_| class != Qos::Guaranteed) {
+        notes.push(format!("no exclusive CPUs: the pod is not Guaranteed, as {why}"));
+    }
+    let mut containers = Vec::new();
+    for (list, own, kind) in [
+        ("initContainers", init, ContainerKind::Init),
+        ("containers", &spec.containers, ContainerKind::App),
+    ] {
+        for (index, container) in own.iter().enumerate() {
+            let path = format!("{}spec.{list}[{index}]", manifest.prefix);
+            let reader = Reader { manifest, path, container, config };
+            let kind = reader.kind(kind)?;
+            containers.push(reader.request(kind, class, spec.resources.is_some(), &mut notes)?);
+        }
+    }
+    if containers.is_empty() || spec.containers.is_empty() {
+        let path = format!("{}spec.containers", manifest.prefix);
+        return Err(manifest.place.error(path, "empty: expected at least one container"));
+    }
+    let request = PodRequest {
+        uid: PodUid::new(format!("plan-{number}")),
+        name: name(manifest)?,
+        namespace,
+        containers,
+    };
+    Ok(Pod { exempt: exempt(manifest, &request, config), request, notes })
+}
+
+fn name(manifest: &Manifest) -> Result<String, PodError> {
+    let metadata = &manifest.metadata;
+    let name = metadata.name.clone().or_else(|| metadata.generate_name.clone());
+    name.filter(|name| !name.is_empty())
+        .ok_or_else(|| manifest.place.error("metadata.name", "missing: expected the pod's name"))
+}
+
+fn exempt(manifest: &Manifest, request: &PodRequest, config: &Config) -> Option<String> {
+    let handler = manifest.spec.runtime_class_name.as_ref();
+    if config.exempt.namespaces.contains(&request.namespace) {
+        return Some(format!("namespace {} is exempt", request.namespace));
+    }
+    handler
+        .filter(|handler| config.exempt.runtime_handlers.contains(*handler))
+        .map(|handler| format!("runtime handler {handler} is exempt"))
+}
+
+fn notes(manifest: &Manifest) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(replicas) = manifest.replicas.filter(|replicas| *replicas > 1) {
+        notes.push(format!("one of {replicas} replicas; --fill tells how many fit"));
+    }
+    if manifest.spec.resources.is_some() {
+        notes.push("pod-level resources are not understood: its containers stay in the shared pool".into());
+    }
+    if manifest.spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
+        notes.push("resource claims are not understood: their devices are not seated".into());
+    }
+    // The one place for annotations: `policy.maitred.io` and its like belong to the decision room.
+    let annotations = manifest.metadata.annotations.iter().flatten();
+    for (key, _) in annotations.filter(|(key, _)| key.split('/').next().unwrap_or(key).ends_with(".maitred.io")) {
+        notes.push(format!("plan does not follow annotations: {key} has no effect here"));
+    }
+    notes
+}
+
+struct Reader<'a> {
+    manifest: &'a Manifest,
+    path: String,
+    container: &'a Container,
+    config: &'a Config,
+}
+
+impl Reader<'_> {
+    fn kind(&self, kind: ContainerKind) -> Result<ContainerKind, PodError> {
+        match (kind, self.container.restart_policy.as_deref()) {
+            (ContainerKind::Init, Some("Always")) => Ok(ContainerKind::Sidecar),
+            (_, None | Some("Always" | "OnFailure" | "Never")) => Ok(kind),
+            (_, Some(other)) => Err(self.error(
+                "restartPolicy",
+                format!("{other:?}: expected Always, OnFailure or Never"),
+            )),
+        }
+    }
+
+    fn request(
+        &self,
+        kind: ContainerKind,
+        qos: Qos,
+        opt_out: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<ContainerRequest, PodError> {
+        let (requests, limits) = (requests(self.container), limits(self.container));
+        let amount = |amounts: &Amounts, name: &str| amounts.get(name).copied().unwrap_or_default();
+        let cpu = amount(&requests, "cpu");
+        if qos == Qos::Guaranteed && !cpu.is_whole() {
+            let name = &self.container.name;
+            notes.push(format!("no exclusive CPUs: container {name} asks for {cpu}, not for whole CPUs"));
+        }
+        Ok(ContainerRequest {
+            name: ContainerName::new(&self.container.name),
+            kind,
+            qos,
+            cpu_milli: cpu.milli(),
+            memory: Bytes(amount(&limits, "memory").units()),
+            hugepages: self.hugepages(&limits)?,
+            devices: self.devices(&limits, notes)?,
+            opt_out,
+        })
+    }
+
+    fn hugepages(&self, limits: &Amounts) -> Result<BTreeMap<HugepageSize, Bytes>, PodError> {
+        let mut pages = BTreeMap::new();
+        for (name, amount) in limits {
+            let Some(size) = name.strip_prefix("hugepages-") else { continue };
+            let size: HugepageSize = size.parse().map_err(|error| self.limit(name, error))?;
+            let bytes = amount.units();
+            if !amount.is_whole() || !bytes.is_multiple_of(size.bytes()) {
+                return Err(self.limit(name, format!("{amount}: expected a multiple of {size}")));
+            }
+            if bytes > 0 {
+                pages.insert(size, Bytes(bytes));
+            }
+        }
+        Ok(pages)
+    }
+
+    fn devices(
+        &self,
+        limits: &Amounts,
+        notes: &mut Vec<String>,
+    ) -> Result<BTreeMap<ResourceName, DeviceRequest>, PodError> {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        for (name, amount) in limits.iter().filter(|(name, amount)| name.contains('/') && !amount.is_zero()) {
+            let count = self.count(name, *amount)?;
+            let resource = match name.as_str() {
+                GPU => GPU,
+                name if self.config.is_nic(&name.into()) => NIC,
+                _ => {
+                    notes.push(format!("{name} is neither a GPU nor a NIC that maitred knows: not seated"));
+                    continue;
+                }
+            };
+            let sum = counts.entry(resource).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        Ok(counts.into_iter().map(|(name, n)| (name.into(), DeviceRequest::Count(n))).collect())
+    }
+
+    fn count(&self, name: &str, amount: Quantity) -> Result<u32, PodError> {
+        let count = u32::try_from(amount.units()).ok().filter(|_| amount.is_whole());
+        count.ok_or_else(|| self.limit(name, format!("{amount}: expected a whole number of devices")))
+    }
+
+    fn limit(&self, name: &str, message: impl ToString) -> PodError {
+        self.error(&format!("resources.limits.{name}"), message)
+    }
+
+    fn error(&self, below: &str, message: impl ToString) -> PodError {
+        self.manifest.place.error(format!("{}.{below}", self.path), message.to_string())
+    }
+}
