@@ -2,6 +2,8 @@
 
 use super::plan::manifest::PodError;
 use crate::config::ConfigError;
+use crate::discover::DiscoverError;
+use crate::discover::snapshot::SnapshotError;
 use crate::engine::MachineError;
 use crate::log::LogError;
 use crate::store::StoreError;
@@ -30,6 +32,17 @@ pub enum CliError {
         /// What does not fit.
         source: MachineError,
     },
+    /// A machine cannot be read.
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    /// A snapshot of a machine cannot be read.
+    #[error("{path}: {source}")]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SnapshotError,
+    },
     /// A file named on the command line cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
@@ -57,8 +70,13 @@ impl CliError {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::Machine { .. } | Self::Read { .. } => 2,
-            Self::Store(_) | Self::Write { .. } | Self::NotWired { .. } => 3,
+            Self::Config(_)
+            | Self::Log(_)
+            | Self::Pod(_)
+            | Self::Machine { .. }
+            | Self::Read { .. }
+            | Self::Snapshot { .. } => 2,
+            Self::Store(_) | Self::Discover(_) | Self::Write { .. } | Self::NotWired { .. } => 3,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which machine a verb is about.
 
-use super::CliError;
+use super::{CliError, Exit, output, topology};
+use crate::config::Config;
 use crate::discover::{self, Options, Root, snapshot};
 use crate::model::Topology;
 use std::path::{Path, PathBuf};
@@ -41,4 +42,40 @@ impl Source {
         };
         Ok(discover::topology(&root, &Options::for_root(&root, Some(driver_root)))?)
     }
+}
+
+/// The machine as placement sees it: CPUs, nodes, distances, memory, hugepages, GPUs, NICs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// The machine
+    #[command(flatten)]
+    pub machine: Source,
+    /// The configuration [default: /etc/maitred/config.toml, if there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to print
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Format,
+}
+
+/// What to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    Text,
+    /// What `maitred plan --topology` reads
+    Json,
+}
+
+/// `maitred topology`: prints the machine.
+///
+/// # Errors
+/// The configuration or the machine cannot be read.
+pub fn run(args: &Args) -> Result<Exit, CliError> {
+    let config = Config::load(args.config.as_deref())?;
+    let machine = args.machine.read(&config.gpu.driver_root)?;
+    output::print(&match args.output {
+        Format::Text => topology::render_text(&machine),
+        Format::Json => snapshot::to_json(&machine),
+    })
 }

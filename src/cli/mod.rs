@@ -1,10 +1,12 @@
 //! What people type: one file a verb. [`Cli`] is what was typed, [`Cli::run`] does it.
 
 mod error;
+pub mod machine;
 pub mod nri;
 mod output;
 pub mod plan;
 pub mod switch;
+pub mod topology;
 
 pub use error::CliError;
 
@@ -32,6 +34,8 @@ const EXIT_STATUS: &str = "Exit status: 0 fine; 1 a negative finding, such as a 
 pub enum Command {
     /// Run as NRI plugin of containerd
     Nri(nri::Args),
+    /// Print the machine
+    Topology(machine::Args),
     /// Seat pods on a machine without touching it
     Plan(plan::Args),
     /// Break-glass: decide nothing on this node from the next request on
@@ -92,6 +96,7 @@ impl Command {
     fn run(self) -> Result<Exit, CliError> {
         match self {
             Self::Nri(args) => nri::run(&args),
+            Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
             Self::Off(args) => switch::off(&args),
             Self::On(args) => switch::on(&args),

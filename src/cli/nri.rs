@@ -9,7 +9,11 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The configuration
-    #[arg(long, value_name = "FILE", help = "The configuration [default: /etc/maitred/config.toml, if there]")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The configuration [default: /etc/maitred/config.toml, if there]"
+    )]
     pub config: Option<PathBuf>,
     /// containerd's NRI socket
     #[arg(long, value_name = "PATH", default_value = "/var/run/nri/nri.sock")]

@@ -43,6 +43,8 @@ pub fn off(args: &OffArgs) -> Result<Exit, CliError> {
 /// The switch cannot be removed.
 pub fn on(args: &OnArgs) -> Result<Exit, CliError> {
     let was_off = Store::open(&args.store)?.set_on()?;
-    let already = if was_off { "" } else { "already " };
-    output::print(&format!("maitred is {already}on on this node\n"))
+    output::print(match was_off {
+        true => "maitred is on again on this node\n",
+        false => "maitred was not off on this node\n",
+    })
 }

@@ -80,7 +80,7 @@ pub fn print(room: &Room<'_>, seated: &[Seated], fill: Option<(&Pod, &Fill)>) ->
 }
 
 fn pod(room: &Room<'_>, seated: &Seated) -> PodJson {
-    let rejection = seated.verdict.as_ref().err();
+    let rejection = seated.verdict.as_ref().err().map(AsRef::as_ref);
     PodJson {
         pod: seated.pod.title(),
         admitted: rejection.is_none(),
@@ -92,7 +92,7 @@ fn pod(room: &Room<'_>, seated: &Seated) -> PodJson {
 }
 
 fn fill(pod: &Pod, fill: &Fill) -> FillJson {
-    let next = fill.next.as_ref();
+    let next = fill.next.as_deref();
     FillJson {
         pod: pod.title(),
         replicas: next.map(|_| fill.seated.len()),
@@ -120,7 +120,8 @@ fn container(room: &Room<'_>, seat: &Seat) -> ContainerJson {
     let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
     let memory = &room.config.memory;
     let mode = memory.mode.filter(|_| memory.delivery != Delivery::Cpuset);
-    let policy = |(mode, nodes): (crate::model::MemoryMode, NodeSet)| PolicyJson { mode: mode.to_string(), nodes };
+    let policy =
+        |(mode, nodes): (crate::model::MemoryMode, NodeSet)| PolicyJson { mode: mode.to_string(), nodes };
     ContainerJson {
         name: seat.name.to_string(),
         exclusive: !placement.cpus.is_empty(),

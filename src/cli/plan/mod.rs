@@ -14,9 +14,9 @@ use crate::engine::{Machine, Reserve};
 use manifest::{Manifest, PodError};
 use pods::Pod;
 use seat::Room;
-use table::Style;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use table::Style;
 
 /// Seat pods on a machine without touching it, in the order given and beside each other, as on an otherwise empty
 /// node. Exits with 1 if any is rejected.
@@ -42,9 +42,9 @@ pub struct Args {
 /// What to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// A table for people.
+    /// A table for people
     Text,
-    /// JSON.
+    /// JSON, for programs
     Json,
 }
 

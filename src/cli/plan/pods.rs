@@ -44,10 +44,9 @@ pub fn pod(manifest: &Manifest, number: usize, config: &Config) -> Result<Pod, P
         notes.push(format!("no exclusive CPUs: the pod is not Guaranteed, as {why}"));
     }
     let mut containers = Vec::new();
-    for (list, own, kind) in [
-        ("initContainers", init, ContainerKind::Init),
-        ("containers", &spec.containers, ContainerKind::App),
-    ] {
+    for (list, own, kind) in
+        [("initContainers", init, ContainerKind::Init), ("containers", &spec.containers, ContainerKind::App)]
+    {
         for (index, container) in own.iter().enumerate() {
             let path = format!("{}spec.{list}[{index}]", manifest.prefix);
             let reader = Reader { manifest, path, container, config };
@@ -98,7 +97,9 @@ fn notes(manifest: &Manifest) -> Vec<String> {
     }
     // The one place for annotations: `policy.maitred.io` and its like belong to the decision room.
     let annotations = manifest.metadata.annotations.iter().flatten();
-    for (key, _) in annotations.filter(|(key, _)| key.split('/').next().unwrap_or(key).ends_with(".maitred.io")) {
+    for (key, _) in
+        annotations.filter(|(key, _)| key.split('/').next().unwrap_or(key).ends_with(".maitred.io"))
+    {
         notes.push(format!("plan does not follow annotations: {key} has no effect here"));
     }
     notes
@@ -116,10 +117,9 @@ impl Reader<'_> {
         match (kind, self.container.restart_policy.as_deref()) {
             (ContainerKind::Init, Some("Always")) => Ok(ContainerKind::Sidecar),
             (_, None | Some("Always" | "OnFailure" | "Never")) => Ok(kind),
-            (_, Some(other)) => Err(self.error(
-                "restartPolicy",
-                format!("{other:?}: expected Always, OnFailure or Never"),
-            )),
+            (_, Some(other)) => {
+                Err(self.error("restartPolicy", format!("{other:?}: expected Always, OnFailure or Never")))
+            }
         }
     }
 

@@ -23,7 +23,7 @@ pub struct Room<'a> {
 /// A pod and what became of it.
 pub struct Seated {
     pub pod: Pod,
-    pub verdict: Result<Vec<Seat>, Rejection>,
+    pub verdict: Result<Vec<Seat>, Box<Rejection>>,
 }
 
 /// A container's place.
@@ -39,7 +39,7 @@ pub struct Fill {
     /// Those that fit, as if they were pods of their own.
     pub seated: Vec<Seated>,
     /// What the next one is told; `None` where nothing ever runs out.
-    pub next: Option<Rejection>,
+    pub next: Option<Box<Rejection>>,
 }
 
 impl<'a> Room<'a> {
@@ -83,12 +83,13 @@ impl<'a> Room<'a> {
     }
 
     /// The placements, in the order of the pod's containers.
-    fn verdict(&self, pod: &Pod) -> Result<Vec<Placement>, Rejection> {
+    fn verdict(&self, pod: &Pod) -> Result<Vec<Placement>, Box<Rejection>> {
         let request = &pod.request;
         if pod.exempt.is_some() {
             return Ok(vec![Placement::default(); request.containers.len()]);
         }
-        let placed = engine::admit_pod(&self.machine, &self.occupancy, request, &self.config.policy)?;
+        let placed = engine::admit_pod(&self.machine, &self.occupancy, request, &self.config.policy)
+            .map_err(Box::new)?;
         let forgotten = request.containers.iter().find(|container| is_ineligible(container));
         match forgotten.filter(|_| self.config.ineligible == Ineligible::Reject) {
             Some(container) => Err(ineligible(container)),
@@ -158,11 +159,6 @@ impl Seat {
         let blocks = self.placement.memory.iter().filter(|block| block.kind == kind);
         blocks.map(|block| block.bytes.0).sum()
     }
-
-    /// Whether it has a place of any sort.
-    pub fn has_place(&self) -> bool {
-        !takes_nothing(&self.placement)
-    }
 }
 
 fn takes_nothing(placement: &Placement) -> bool {
@@ -181,8 +177,8 @@ pub fn is_ineligible(container: &ContainerRequest) -> bool {
     has_place && !container.opt_out && container.exclusive_cpus().is_none()
 }
 
-fn ineligible(container: &ContainerRequest) -> Rejection {
-    Rejection {
+fn ineligible(container: &ContainerRequest) -> Box<Rejection> {
+    Box::new(Rejection {
         reason: Reason::InvalidRequest,
         container: Some(container.name.clone()),
         text: "has devices or hugepages but gets no exclusive CPUs (policy.ineligible = reject): expected a \
@@ -191,5 +187,5 @@ fn ineligible(container: &ContainerRequest) -> Rejection {
         candidates: Vec::new(),
         weaker: None,
         largest: None,
-    }
+    })
 }

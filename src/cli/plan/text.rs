@@ -67,7 +67,8 @@ impl Page<'_> {
     }
 
     fn seats(&self) -> impl Iterator<Item = (&Pod, &Seat)> {
-        let admitted = self.all.iter().filter_map(|seated| Some((&seated.pod, seated.verdict.as_ref().ok()?)));
+        let admitted =
+            self.all.iter().filter_map(|seated| Some((&seated.pod, seated.verdict.as_ref().ok()?)));
         admitted.flat_map(|(pod, seats)| seats.iter().map(move |seat| (pod, seat)))
     }
 
@@ -167,7 +168,12 @@ impl Page<'_> {
         }
         if let Some(largest) = &rejection.largest {
             let amounts: Vec<_> = largest.amounts.iter().map(|(what, n)| what.amount(*n)).collect();
-            let _ = writeln!(text, "    largest that fits: {} on {}", amounts.join(", "), node_word(&largest.nodes));
+            let _ = writeln!(
+                text,
+                "    largest that fits: {} on {}",
+                amounts.join(", "),
+                node_word(&largest.nodes)
+            );
         }
         text
     }
@@ -206,7 +212,8 @@ fn short(candidate: &Candidate) -> String {
         format!("{} needed, {} free", resource.amount(*needed), resource.amount(*available))
     };
     let short: Vec<_> = candidate.short.iter().map(told).collect();
-    let why = if short.is_empty() { "enough of everything, but not together".into() } else { short.join("; ") };
+    let why =
+        if short.is_empty() { "enough of everything, but not together".into() } else { short.join("; ") };
     format!("{}: {why}", node_word(&candidate.nodes))
 }
 
