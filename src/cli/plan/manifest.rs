@@ -2,7 +2,7 @@
 
 use crate::model::Quantity;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub enum PodError {
         message: String,
     },
     /// Something in a document.
-    #[error("{place}: {path}: {message}")]
+    #[error("{place}: {}{message}", before(path))]
     Content {
         /// The document.
         place: Document,
@@ -33,6 +33,11 @@ pub enum PodError {
         /// The files.
         files: String,
     },
+}
+
+/// The path before a message; the document itself has none.
+fn before(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!("{path}: ") }
 }
 
 /// One document of a file.
@@ -136,7 +141,7 @@ struct WorkloadSpec {
     template: PodObject,
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize)]
 struct Items {
     items: Vec<Value>,
 }
