@@ -44,7 +44,9 @@ impl Source {
     }
 }
 
-/// The machine as placement sees it: CPUs, nodes, distances, memory, hugepages, GPUs, NICs.
+/// Print the machine
+///
+/// The machine as placement sees it: CPUs, nodes and their distances, memory, hugepages, GPUs and NICs.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The machine

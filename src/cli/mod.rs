@@ -32,15 +32,10 @@ const EXIT_STATUS: &str = "Exit status: 0 fine; 1 a negative finding, such as a 
 #[derive(Debug, Subcommand)]
 #[allow(missing_docs)]
 pub enum Command {
-    /// Run as NRI plugin of containerd
     Nri(nri::Args),
-    /// Print the machine
     Topology(machine::Args),
-    /// Seat pods on a machine without touching it
     Plan(plan::Args),
-    /// Break-glass: decide nothing on this node from the next request on
     Off(switch::OffArgs),
-    /// Undo `maitred off`
     On(switch::OnArgs),
     /// Print the version
     Version,

@@ -5,24 +5,23 @@ use crate::config::Config;
 use crate::log;
 use std::path::PathBuf;
 
-/// Run as NRI plugin, connected through containerd's socket, or started by containerd from its plugin directory.
+/// Run as NRI plugin of containerd
+///
+/// Connects to containerd's NRI socket, or takes the connection over when containerd started it from its plugin
+/// directory; then it is called NN-maitred there and takes no arguments.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// The configuration
-    #[arg(
-        long,
-        value_name = "FILE",
-        help = "The configuration [default: /etc/maitred/config.toml, if there]"
-    )]
+    /// The configuration [default: /etc/maitred/config.toml, if there]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// containerd's NRI socket
     #[arg(long, value_name = "PATH", default_value = "/var/run/nri/nri.sock")]
     pub socket: PathBuf,
     /// The name to register with
-    #[arg(long, value_name = "NAME", env = "NRI_PLUGIN_NAME", default_value = "maitred", value_parser = name)]
+    #[arg(long, value_name = "NAME", env = "NRI_PLUGIN_NAME", hide_env_values = true, default_value = "maitred", value_parser = name)]
     pub name: String,
     /// The place among the plugins, two digits
-    #[arg(long, value_name = "NN", env = "NRI_PLUGIN_IDX", default_value = "10", value_parser = index)]
+    #[arg(long, value_name = "NN", env = "NRI_PLUGIN_IDX", hide_env_values = true, default_value = "10", value_parser = index)]
     pub index: String,
     /// Read the machine from DIR/sys and DIR/proc
     #[arg(long, value_name = "DIR", default_value = "/")]

@@ -4,7 +4,10 @@ use super::{CliError, Exit, output};
 use crate::store::{DEFAULT_DIR, Store};
 use std::path::PathBuf;
 
-/// From the next request on, containers start as if maitred were not there. What runs keeps its place.
+/// Break-glass: decide nothing on this node
+///
+/// From the next request on, containers start as if maitred were not there, until `maitred on`. What runs keeps
+/// its place.
 #[derive(Debug, clap::Args)]
 pub struct OffArgs {
     /// Why, for whoever finds it off
@@ -15,6 +18,8 @@ pub struct OffArgs {
     pub store: PathBuf,
 }
 
+/// Undo `maitred off`
+///
 /// From the next request on, containers are placed again.
 #[derive(Debug, clap::Args)]
 pub struct OnArgs {

@@ -2,4 +2,5 @@
 
 mod cli;
 mod config;
+mod man;
 mod plan;

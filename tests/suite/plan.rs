@@ -112,7 +112,9 @@ fn a_malformed_pod_names_file_document_path_value_and_expectation() {
 
 #[test]
 fn what_is_no_yaml_names_its_line_on_one_line() {
-    for yaml in ["kind: Pod\nspec: [", "kind: Pod\nkind: Job\n", "kind: \"Pod", "kind: Pod\nmetadata: {a: *nowhere}"] {
+    for yaml in
+        ["kind: Pod\nspec: [", "kind: Pod\nkind: Job\n", "kind: \"Pod", "kind: Pod\nmetadata: {a: *nowhere}"]
+    {
         let message = refused(yaml);
         assert!(message.starts_with("pod.yaml: ") && message.contains("line "), "{message}");
         assert_eq!(message.lines().count(), 1, "{message}");

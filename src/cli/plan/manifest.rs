@@ -1,8 +1,8 @@
 //! Pod YAML, as far as seating needs it. Everything else in it is left unread.
 
 use crate::model::Quantity;
-use serde::de::DeserializeOwned;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
 

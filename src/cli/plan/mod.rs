@@ -18,8 +18,10 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use table::Style;
 
-/// Seat pods on a machine without touching it, in the order given and beside each other, as on an otherwise empty
-/// node. Exits with 1 if any is rejected.
+/// Seat pods on a machine without touching it
+///
+/// Seats them in the order given and beside each other, as on an otherwise empty node, by the same engine that
+/// decides when containers start. Exits with 1 if any is rejected.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Files with pods or workloads; - is standard input

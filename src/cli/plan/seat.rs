@@ -2,7 +2,7 @@
 
 use super::pods::{GPU, NIC, Pod};
 use crate::config::Config;
-use crate::decision::Ineligible;
+use crate::decision::{AnnotationPool, Ineligible};
 use crate::engine::{self, Machine, Occupancy};
 use crate::model::{
     ContainerName, ContainerRequest, DeviceId, MemoryKind, NodeSet, Placement, PodUid, Reason, Rejection,
@@ -44,7 +44,13 @@ pub struct Fill {
 
 impl<'a> Room<'a> {
     /// The empty machine.
-    pub fn new(topology: &'a Topology, machine: Machine, config: &'a Config) -> Self {
+    pub fn new(topology: &'a Topology, mut machine: Machine, config: &'a Config) -> Self {
+        // The device plugin does not offer the GPUs that are kept for annotations.
+        if let AnnotationPool::Only(kept) = &config.gpu.annotation_pool {
+            let offered = machine.devices(&GPU.into()).iter().filter(|gpu| !kept.contains(&gpu.id));
+            let offered = offered.cloned().collect();
+            machine.set_devices(GPU.into(), offered);
+        }
         Self { topology, occupancy: Occupancy::new(&machine), machine, config }
     }
 
@@ -97,7 +103,14 @@ impl<'a> Room<'a> {
         }
     }
 
-    fn told(&self, name: ContainerName, placement: Placement) -> Seat {
+    fn told(&self, name: ContainerName, mut placement: Placement) -> Seat {
+        // A GPU that is memory of its own stays open to its container.
+        if !placement.mems.is_empty() {
+            let held = |uuid: &str| placement.devices.values().any(|ids| ids.contains(&uuid.into()));
+            let gpus = self.topology.gpus.iter().filter(|gpu| gpu.uuid.as_deref().is_some_and(held));
+            let nodes: NodeSet = gpus.filter_map(|gpu| gpu.memory_node).collect();
+            placement.mems = placement.mems.union(&nodes);
+        }
         Seat { name, aligned: self.aligned(&placement), placement }
     }
 
