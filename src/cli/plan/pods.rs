@@ -200,3 +200,110 @@ impl Reader<'_> {
         self.manifest.place.error(format!("{}.{below}", self.path), message.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::manifest;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pods(yaml: &str) -> Vec<Pod> {
+        let (manifests, _) = manifest::read("pod.yaml", yaml).unwrap();
+        manifests.iter().map(|manifest| pod(manifest, 0, &Config::default()).unwrap()).collect()
+    }
+
+    fn one(yaml: &str) -> Pod {
+        pods(yaml).pop().unwrap()
+    }
+
+    #[test]
+    fn a_template_is_a_pod_in_its_workloads_name() {
+        let pod = one(
+            "kind: Deployment\nmetadata: {name: web, namespace: shop}\nspec:\n  replicas: 3\n  template:\n    \
+                       spec: {containers: [{name: a}]}",
+        );
+        assert_eq!(pod.title(), "shop/web");
+        assert_eq!(pod.request.containers[0].qos, Qos::BestEffort);
+        assert!(pod.notes.iter().any(|note| note.starts_with("one of 3 replicas")), "{:?}", pod.notes);
+    }
+
+    #[test]
+    fn containers_come_in_the_order_they_start_and_with_their_part() {
+        let pod = one(
+            "kind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: main}]\n  initContainers: [{name: \
+                       setup}, {name: proxy, restartPolicy: Always}]",
+        );
+        let parts: Vec<_> = pod.request.containers.iter().map(|c| (c.name.to_string(), c.kind)).collect();
+        assert_eq!(parts[0], ("setup".into(), ContainerKind::Init));
+        assert_eq!(parts[1], ("proxy".into(), ContainerKind::Sidecar));
+        assert_eq!(parts[2], ("main".into(), ContainerKind::App));
+    }
+
+    #[test]
+    fn amounts_and_devices_are_understood() {
+        let pod = one(
+            "kind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: main\n    resources:\n      limits: \
+                       {cpu: 16, memory: 200Gi, nvidia.com/gpu: 2, hugepages-1Gi: 16Gi, rdma/hca: 1, \
+                       intel.com/sriov_rdma: '1', example.com/fpga: 1}",
+        );
+        let main = &pod.request.containers[0];
+        assert_eq!((main.qos, main.exclusive_cpus()), (Qos::Guaranteed, Some(16)));
+        assert_eq!(main.memory, Bytes(200 << 30));
+        assert_eq!(main.hugepages[&HugepageSize::GIB1], Bytes(16 << 30));
+        assert_eq!(main.devices[&GPU.into()], DeviceRequest::Count(2));
+        assert_eq!(main.devices[&NIC.into()], DeviceRequest::Count(2));
+        assert_eq!(main.devices.len(), 2);
+        assert!(pod.notes.iter().any(|note| note.contains("example.com/fpga is neither")), "{:?}", pod.notes);
+    }
+
+    #[test]
+    fn why_nothing_is_pinned_is_said() {
+        let limits = |text: &str| {
+            format!(
+                "kind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{{name: m, resources: {{{text}}}}}]}}"
+            )
+        };
+        let burstable = one(&limits("requests: {cpu: 1}, limits: {cpu: 2, memory: 1Gi}"));
+        assert_eq!(
+            burstable.notes,
+            ["no exclusive CPUs: the pod is not Guaranteed, as container m requests less cpu than its limit"]
+        );
+        let fraction = one(&limits("limits: {cpu: 1500m, memory: 1Gi}"));
+        assert_eq!(fraction.notes, ["no exclusive CPUs: container m asks for 1500m, not for whole CPUs"]);
+    }
+
+    #[test]
+    fn pod_level_resources_and_annotations_are_not_passed_over_in_silence() {
+        let pod = one(
+            "kind: Pod\nmetadata: {name: a, annotations: {policy.maitred.io/pod: none, x.io/y: z}}\nspec: \
+                       {resources: {limits: {cpu: 4}}, resourceClaims: [{name: g}], containers: [{name: m}]}",
+        );
+        assert!(pod.request.containers[0].opt_out);
+        let all = pod.notes.join("\n");
+        for word in ["pod-level resources", "resource claims", "policy.maitred.io/pod has no effect"] {
+            assert!(all.contains(word), "{all}");
+        }
+        assert!(!all.contains("x.io"));
+    }
+
+    #[test]
+    fn exempt_namespaces_are_the_configurations() {
+        let yaml = "kind: Pod\nmetadata: {name: a, namespace: kube-system}\nspec: {containers: [{name: m}]}";
+        assert_eq!(one(yaml).exempt.unwrap(), "namespace kube-system is exempt");
+    }
+
+    proptest! {
+        #[test]
+        fn no_manifest_panics(text in "\\PC{0,60}", amount in "[0-9.eEkKmMGi+-]{0,12}", key in "[a-z/:-]{1,16}") {
+            let limits = format!(
+                "kind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{{name: m, resources: {{limits: {{{key}: \
+                 {amount}}}}}}}]}}"
+            );
+            for yaml in [text, limits] {
+                if let Ok((manifests, _)) = manifest::read("pod.yaml", &yaml) {
+                    let _ = manifests.iter().map(|m| pod(m, 0, &Config::default())).collect::<Vec<_>>();
+                }
+            }
+        }
+    }
+}
