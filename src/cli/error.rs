@@ -32,9 +32,12 @@ pub enum CliError {
         /// What does not fit.
         source: MachineError,
     },
-    /// A machine cannot be read.
+    /// This machine cannot be read.
     #[error(transparent)]
-    Discover(#[from] DiscoverError),
+    Discover(DiscoverError),
+    /// A directory given as a machine is none.
+    #[error(transparent)]
+    Sysroot(DiscoverError),
     /// A snapshot of a machine cannot be read.
     #[error("{path}: {source}")]
     Snapshot {
@@ -70,12 +73,8 @@ impl CliError {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-            Self::Config(_)
-            | Self::Log(_)
-            | Self::Pod(_)
-            | Self::Machine { .. }
-            | Self::Read { .. }
-            | Self::Snapshot { .. } => 2,
+            Self::Config(_) | Self::Log(_) | Self::Pod(_) => 2,
+            Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
             Self::Store(_) | Self::Discover(_) | Self::Write { .. } | Self::NotWired { .. } => 3,
         }
     }

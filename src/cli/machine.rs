@@ -36,11 +36,11 @@ impl Source {
             return snapshot::from_json(&text)
                 .map_err(|source| CliError::Snapshot { path: path.clone(), source });
         }
-        let root = match &self.sysroot {
-            Some(dir) => Root::open(dir)?,
-            None => Root::host(),
-        };
-        Ok(discover::topology(&root, &Options::for_root(&root, Some(driver_root)))?)
+        let read = |root: Root| discover::topology(&root, &Options::for_root(&root, Some(driver_root)));
+        match &self.sysroot {
+            Some(dir) => Root::open(dir).and_then(read).map_err(CliError::Sysroot),
+            None => read(Root::host()).map_err(CliError::Discover),
+        }
     }
 }
 

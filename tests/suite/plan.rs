@@ -1,6 +1,7 @@
 //! `maitred plan` as its user meets it, on the example machine the project ships.
 
 use crate::cli::run;
+use maitred::model::{CpuId, CpuSet};
 use serde_json::Value;
 use std::io::Write;
 
@@ -142,4 +143,195 @@ fn files_that_are_not_there_are_named() {
     let (status, _, err) = run(&["plan", VLLM, "--topology", VLLM]);
     assert_eq!(status, 2);
     assert!(err.starts_with(&format!("maitred: {VLLM}: snapshot: ")), "{err}");
+}
+
+/// The container of that name of the pod of that title.
+fn container<'a>(plan: &'a Value, title: &str, name: &str) -> &'a Value {
+    let pod = plan["pods"].as_array().unwrap().iter().find(|pod| pod["pod"] == title).expect(title);
+    pod["containers"].as_array().unwrap().iter().find(|container| container["name"] == name).expect(name)
+}
+
+fn cpus(container: &Value) -> CpuSet {
+    container["cpus"].as_str().unwrap().parse().unwrap()
+}
+
+/// Node 0 of the example machine.
+fn first_node() -> CpuSet {
+    "0-55,112-167".parse().unwrap()
+}
+
+#[test]
+fn the_example_sits_whole_on_one_node() {
+    let (status, out, err) = run(&["plan", VLLM, "--topology", SERVER, "-o", "json"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    let plan: Value = serde_json::from_str(&out).unwrap();
+    let vllm = container(&plan, "default/vllm", "vllm");
+
+    assert_eq!(cpus(vllm).len(), 16);
+    assert!(cpus(vllm).is_subset(&first_node()));
+    // Sixteen CPUs are eight whole cores.
+    assert!(cpus(vllm).iter().all(|CpuId(cpu)| cpus(vllm).contains(CpuId((cpu + 112) % 224))));
+    let expected = serde_json::json!({
+        "name": "vllm", "exclusive": true, "aligned": true, "cpus": vllm["cpus"], "mems": "0",
+        "gpus": ["GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001"],
+        "nics": [], "memory_bytes": 214_748_364_800_u64, "hugepages": {"1Gi": 16},
+        "memory_policy": {"mode": "bind", "nodes": "0"}
+    });
+    assert_eq!(*vllm, expected);
+    let pod = &plan["pods"][0];
+    assert_eq!(
+        (&pod["admitted"], &pod["reason"], &pod["message"]),
+        (&true.into(), &Value::Null, &Value::Null)
+    );
+    assert_eq!(pod["candidates"], serde_json::json!([]));
+    assert!(plan.get("fill").is_none());
+}
+
+#[test]
+fn pods_are_seated_beside_each_other() {
+    let yaml: String =
+        ["a", "b", "c"].map(|name| pod(name, "cpu: 30, memory: 1Gi, nvidia.com/gpu: 1")).concat();
+    let (status, plan, _) = json(&yaml, "", &[]);
+    assert_eq!(status, 0);
+    let seats: Vec<_> =
+        ["a", "b", "c"].map(|name| container(&plan, &format!("default/{name}"), "main")).to_vec();
+    let all = seats.iter().fold(CpuSet::new(), |all, seat| all.union(&cpus(seat)));
+    assert_eq!(all.len(), 90);
+    let gpus: std::collections::BTreeSet<_> =
+        seats.iter().map(|seat| seat["gpus"][0].as_str().unwrap()).collect();
+    assert_eq!(gpus.len(), 3);
+}
+
+#[test]
+fn what_does_not_fit_is_rejected_with_its_evidence_and_status_1() {
+    let (status, plan, _) = json(&pod("big", "cpu: 16, memory: 1Gi, nvidia.com/gpu: 5"), "", &[]);
+    assert_eq!(status, 1);
+    let pod = &plan["pods"][0];
+    assert_eq!((&pod["admitted"], &pod["containers"]), (&false.into(), &serde_json::json!([])));
+    assert_eq!(pod["reason"], "TopologyAffinityError");
+    assert!(pod["message"].as_str().unwrap().starts_with("TopologyAffinityError: "));
+    let gpus = serde_json::json!({"resource": "nvidia.com/gpu", "needed": 5, "available": 4});
+    for (candidate, node) in pod["candidates"].as_array().unwrap().iter().zip(["0", "1"]) {
+        assert_eq!(candidate["nodes"], node);
+        assert_eq!(candidate["short"], serde_json::json!([gpus]));
+    }
+    assert!(pod["candidates"].as_array().unwrap().len() >= 2);
+}
+
+#[test]
+fn a_laxer_policy_lets_it_lie_across_nodes() {
+    let yaml = pod("big", "cpu: 16, memory: 1Gi, nvidia.com/gpu: 5");
+    let (status, plan, _) = json(&yaml, "[policy]\ntopology = \"restricted\"", &[]);
+    assert_eq!(status, 0);
+    let main = container(&plan, "default/big", "main");
+    assert_eq!(main["gpus"].as_array().unwrap().len(), 5);
+    assert_eq!(main["aligned"], false);
+    let (_, text, _) = plan_text(&yaml, "[policy]\ntopology = \"restricted\"");
+    assert!(text.contains("across nodes 0-1\n"), "{text}");
+}
+
+fn plan_text(yaml: &str, config: &str) -> (i32, String, String) {
+    plan(yaml, config, &[])
+}
+
+#[test]
+fn nics_are_seated_like_gpus() {
+    let yaml =
+        pod("net", "cpu: 2, memory: 1Gi, rdma/hca: 3") + &pod("more", "cpu: 2, memory: 1Gi, rdma/hca: 2");
+    let (status, plan, _) = json(&yaml, "", &[]);
+    assert_eq!(status, 0);
+    assert_eq!(
+        container(&plan, "default/net", "main")["nics"],
+        serde_json::json!(["mlx5_0", "mlx5_1", "mlx5_2"])
+    );
+    assert_eq!(container(&plan, "default/more", "main")["nics"], serde_json::json!(["mlx5_4", "mlx5_5"]));
+}
+
+#[test]
+fn fill_counts_the_replicas_that_fit() {
+    let (status, out, _) = run(&["plan", VLLM, "--topology", SERVER, "--fill", "-o", "json"]);
+    let plan: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(status, 0);
+    assert_eq!((&plan["fill"]["pod"], &plan["fill"]["replicas"]), (&"default/vllm".into(), &4.into()));
+    assert_eq!(plan["fill"]["reason"], "TopologyAffinityError");
+    assert_eq!(plan["pods"].as_array().unwrap().len(), 4);
+    assert_eq!(plan["pods"][3]["pod"], "default/vllm-4");
+
+    let (status, out, _) = run(&["plan", VLLM, "--topology", SERVER, "--fill"]);
+    assert_eq!(status, 0);
+    assert!(
+        out.contains("\n4 replicas of default/vllm fit; the next one is told:\n  TopologyAffinityError"),
+        "{out}"
+    );
+}
+
+#[test]
+fn fill_goes_beside_the_pods_before_it() {
+    let yaml = pod("first", "cpu: 2, memory: 1Gi, nvidia.com/gpu: 3")
+        + &pod("last", "cpu: 2, memory: 1Gi, nvidia.com/gpu: 2");
+    let (status, plan, _) = json(&yaml, "", &["--fill"]);
+    assert_eq!((status, &plan["fill"]["replicas"]), (0, &2.into()));
+    let (status, plan, _) = json(&pod("huge", "cpu: 2, memory: 1Gi, nvidia.com/gpu: 5"), "", &["--fill"]);
+    assert_eq!((status, &plan["fill"]["replicas"]), (1, &0.into()));
+}
+
+#[test]
+fn what_takes_nothing_fits_any_number_of_times() {
+    let web = "kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main}]}";
+    let (status, plan, _) = json(web, "", &["--fill"]);
+    assert_eq!((status, &plan["fill"]["replicas"]), (0, &Value::Null));
+    let (_, text, _) = plan_text(web, "");
+    assert!(text.contains("in the shared pool\n  default/web  main  shared CPUs\n"), "{text}");
+}
+
+#[test]
+fn the_exempt_are_never_rejected() {
+    let yaml = pod("agent, namespace: kube-system", "cpu: 2, memory: 1Gi, nvidia.com/gpu: 5");
+    let (status, plan, _) = json(&yaml, "", &[]);
+    assert_eq!(status, 0);
+    assert_eq!(container(&plan, "kube-system/agent", "main")["exclusive"], false);
+    assert_eq!(json(&yaml, "[exempt]\nnamespaces = []", &[]).0, 1);
+}
+
+#[test]
+fn a_gpu_without_cpus_of_its_own_is_told_and_rejected_where_the_owner_says_so() {
+    let yaml = pod("notebook", "cpu: 1500m, memory: 1Gi, nvidia.com/gpu: 1");
+    let (status, text, _) = plan_text(&yaml, "");
+    assert_eq!(status, 0);
+    assert!(text.contains("default/notebook  main  shared CPUs"), "{text}");
+    let note =
+        "note: default/notebook: no exclusive CPUs: container main asks for 1500m, not for whole CPUs\n";
+    assert!(text.contains(note), "{text}");
+    let (_, plan, err) = json(&yaml, "", &[]);
+    assert_eq!(container(&plan, "default/notebook", "main")["aligned"], false);
+    assert!(err.contains("no exclusive CPUs"), "{err}");
+    let (status, text, _) = plan_text(&yaml, "[policy]\nineligible = \"reject\"");
+    assert_eq!(status, 1);
+    assert!(
+        text.contains("InvalidRequestError: container main: has devices or hugepages but gets no"),
+        "{text}"
+    );
+}
+
+#[test]
+fn reservations_are_kept_out() {
+    let config = "[cpu]\nreserved = \"0-49,112-161\"\n[memory]\nreserved = { 1 = { memory = \"900Gi\" } }";
+    let (status, plan, _) = json(&pod("a", "cpu: 16, memory: 1Gi"), config, &[]);
+    assert_eq!(status, 0);
+    assert!(cpus(container(&plan, "default/a", "main")).is_disjoint(&first_node()));
+    let (status, plan, _) = json(&pod("a", "cpu: 16, memory: 200Gi"), config, &[]);
+    assert_eq!((status, &plan["pods"][0]["reason"]), (1, &"TopologyAffinityError".into()));
+    let (status, _, err) = plan_text(&pod("a", "cpu: 1"), "[cpu]\nreserved = \"500\"");
+    assert_eq!(status, 2);
+    assert!(err.contains(SERVER) && err.contains("500"), "{err}");
+}
+
+/// What the README shows is what is printed.
+#[test]
+fn the_readme_is_true() {
+    let readme = include_str!("../../README.md");
+    let (status, out, err) = run(&["plan", "packaging/examples/full-node.yaml", "--topology", SERVER]);
+    assert_eq!(status, 1);
+    assert!(readme.contains(&format!("```\n{out}```\n")), "the README does not show:\n{out}");
+    assert!(err.contains("a Service has no pod to seat"), "{err}");
 }
