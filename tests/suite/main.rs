@@ -2,5 +2,6 @@
 
 mod cli;
 mod config;
+mod conformance;
 mod man;
 mod plan;
