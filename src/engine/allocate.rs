@@ -163,7 +163,8 @@ impl Offer<'_> {
         if !need.is_multiple_of(threads) {
             return Err(Failure::PartOfCore { needed: need, threads });
         }
-        let available = layout.whole_cores(&self.cpus()).len();
+        // What init containers leave does not count here, though it is taken below: so does the kubelet.
+        let available = layout.whole_cores(&self.free).len();
         if need > available {
             return Err(Failure::FreeCores { needed: need, available, threads });
         }

@@ -64,19 +64,21 @@ impl Need {
     /// What a pod needs at its peak: of the containers that run to its end together, or of one init
     /// container with the sidecars started before it.
     pub(super) fn of_pod(machine: &Machine, pod: &PodRequest, policy: &Policy) -> Result<Self, Failure> {
-        let (mut lasting, mut sidecars, mut peak) = (Self::default(), Self::default(), Self::default());
+        let (mut apps, mut sidecars, mut peak) = (Self::default(), Self::default(), Self::default());
         for request in &pod.containers {
             let need = Self::of(machine, request, policy)?;
             match request.kind {
                 ContainerKind::Init => peak = peak.most(&sidecars.clone().sum(&need)),
-                ContainerKind::Sidecar => {
-                    sidecars = sidecars.sum(&need);
-                    lasting = lasting.sum(&need);
-                }
-                ContainerKind::App | ContainerKind::Unknown => lasting = lasting.sum(&need),
+                ContainerKind::Sidecar => sidecars = sidecars.sum(&need),
+                ContainerKind::App | ContainerKind::Unknown => apps = apps.sum(&need),
             }
         }
-        Ok(peak.most(&lasting))
+        let mut whole = peak.most(&sidecars.sum(&apps));
+        // The kubelet sums only the types of memory that an app container asks for, so a pod whose init
+        // container alone wants huge pages is placed without regard to them. It is followed in this.
+        let app = |kind: &usize| apps.memory.contains_key(kind);
+        whole.memory.retain(|kind, _| app(kind));
+        Ok(whole)
     }
 
     fn sum(self, other: &Self) -> Self {

@@ -139,11 +139,13 @@ impl<'a> Offer<'a> {
         let hits = named.into_iter().chain(own.filter(|_| need.count > 0));
         let hits = hits.collect::<BTreeSet<Mask>>();
         let hits = hits.into_iter().map(|mask| Demand::hit(self.nodes(), mask));
+        // Only nodes that have such a device come into its hints.
+        let universe = table.masks.iter().fold(Mask::EMPTY, |all, mask| all | *mask);
         Some(Hints {
-            universe: self.machine.all(),
+            universe,
             demands: std::iter::once(now).chain(hits).collect(),
             shape: None,
-            minimal: fewest(self.machine.all(), &[ever]),
+            minimal: fewest(universe, &[ever]),
             sockets: None,
         })
     }
