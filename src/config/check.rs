@@ -38,12 +38,6 @@ const LEVELS: &Words<LogLevel> = &[
 const FORMATS: &Words<LogFormat> =
     &[("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
 
-/// The CPU options the engine carries out.
-const CPU_OPTIONS_BUILT: &[CpuOption] = &[];
-
-/// Whether the engine carries out `prefer_closest_numa_nodes`.
-const PREFER_CLOSEST_BUILT: bool = false;
-
 /// Pairs of CPU options the kubelet refuses together.
 const CPU_EXCLUSIONS: &[(CpuOption, CpuOption)] = &[
     (CpuOption::DistributeAcrossCores, CpuOption::FullPcpusOnly),
@@ -108,35 +102,26 @@ fn policy(file: File<'_>, raw: &Raw, default: Policy) -> Checked<Policy> {
         topology,
         scope: file.at("policy.scope", &typed.scope).word(Scope::ALL, default.scope)?,
         cpu: cpu_options(file, &raw.cpu, topology)?,
-        prefer_closest: prefer_closest(file, typed, default.prefer_closest)?,
+        prefer_closest: file
+            .at("policy.prefer_closest_numa_nodes", &typed.prefer_closest_numa_nodes)
+            .get()
+            .copied()
+            .unwrap_or(default.prefer_closest),
         memory: file.at("memory.manager", &raw.memory.manager).word(MemoryManager::ALL, default.memory)?,
         unknown_locality: unknown.unwrap_or(unset),
     })
 }
 
-fn prefer_closest(file: File<'_>, typed: &raw::Policy, default: bool) -> Checked<bool> {
-    let field = file.at("policy.prefer_closest_numa_nodes", &typed.prefer_closest_numa_nodes);
-    match field.get() {
-        Some(true) if !PREFER_CLOSEST_BUILT => Err(field.unsupported("leave it at false")),
-        value => Ok(value.copied().unwrap_or(default)),
-    }
-}
-
 fn cpu_options(file: File<'_>, typed: &raw::Cpu, topology: TopologyPolicy) -> Checked<CpuOptions> {
     let words: Vec<_> = CpuOption::ALL.iter().map(|(word, option)| (*word, Some(*option))).collect();
     let mut options = CpuOptions::default();
-    let mut later = None;
     for item in typed.options.iter().flat_map(|list| list.get_ref()) {
         let field = file.is("cpu.options", item);
         let Some(option) = field.word(&words, None)? else { continue };
         exclusions(&field, &options, option, topology)?;
-        if !CPU_OPTIONS_BUILT.contains(&option) {
-            later.get_or_insert(field.unsupported("leave it out"));
-        }
         options.0.insert(option);
     }
-    // What could never work is said first.
-    later.map_or(Ok(options), Err)
+    Ok(options)
 }
 
 /// What the kubelet, too, refuses to start with.

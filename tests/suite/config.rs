@@ -3,8 +3,8 @@
 use maitred::config::{Config, ConfigError, Delivery};
 use maitred::decision::{AnnotationPool, Features, Mode};
 use maitred::model::{
-    Bytes, CpuSet, HugepageSize, MemoryKind, MemoryMode, NodeId, ResourceName, Scope, TopologyPolicy,
-    UnknownLocality,
+    Bytes, CpuOption, CpuSet, HugepageSize, MemoryKind, MemoryMode, NodeId, ResourceName, Scope,
+    TopologyPolicy, UnknownLocality,
 };
 use proptest::prelude::*;
 use std::path::Path;
@@ -70,6 +70,9 @@ fn the_packaged_file_leaves_no_key_out() {
 
 #[test]
 fn the_packaged_file_explains_every_word() {
+    for (word, _) in CpuOption::ALL {
+        assert!(PACKAGED.contains(&format!("#   \"{word}\" ")), "{word}");
+    }
     for word in ["restricted", "align", "interleave", "native", "cpuset", "ignore", "admit", "text"] {
         assert!(PACKAGED.contains(&format!("\"{word}\"")), "{word}");
     }
@@ -84,9 +87,11 @@ fn everything_can_be_said() {
         [policy]
         topology = "restricted"
         scope = "container"
+        prefer_closest_numa_nodes = true
         [cpu]
         reserved = "0-1,64-65"
         reserved_namespaces = ["monitoring"]
+        options = ["full-pcpus-only", "strict-cpu-reservation"]
         drop_cfs_quota = false
         [memory]
         policy = "preferred"
@@ -107,6 +112,9 @@ fn everything_can_be_said() {
     assert_eq!(config.policy.topology, TopologyPolicy::Restricted);
     assert_eq!(config.policy.scope, Scope::Container);
     assert_eq!(config.policy.unknown_locality, UnknownLocality::Ignore);
+    assert!(config.policy.prefer_closest);
+    let options = [CpuOption::FullPcpusOnly, CpuOption::StrictReservation];
+    assert_eq!(config.policy.cpu.0, options.into());
     let (cpus, memory) = config.reserve();
     assert_eq!(cpus, Some("0-1,64-65".parse::<CpuSet>().unwrap()));
     assert_eq!(memory[&(NodeId(0), MemoryKind::Memory)], Bytes(4 << 30));

@@ -221,12 +221,13 @@ fn what_does_not_fit_is_rejected_with_its_evidence_and_status_1() {
 #[test]
 fn a_laxer_policy_lets_it_lie_across_nodes() {
     let yaml = pod("big", "cpu: 16, memory: 1Gi, nvidia.com/gpu: 5");
-    let (status, plan, _) = json(&yaml, "[policy]\ntopology = \"restricted\"", &[]);
+    let config = "[policy]\ntopology = \"best-effort\"";
+    let (status, plan, _) = json(&yaml, config, &[]);
     assert_eq!(status, 0);
     let main = container(&plan, "default/big", "main");
     assert_eq!(main["gpus"].as_array().unwrap().len(), 5);
     assert_eq!(main["aligned"], false);
-    let (_, text, _) = plan_text(&yaml, "[policy]\ntopology = \"restricted\"");
+    let (_, text, _) = plan_text(&yaml, config);
     assert!(text.contains("across nodes 0-1\n"), "{text}");
 }
 

@@ -3,16 +3,12 @@
 use super::manifest::{Amounts, Container, Manifest, PodError};
 use super::qos::{limits, qos, requests, why_not_guaranteed};
 use crate::config::Config;
+use crate::engine::{GPU, NIC};
 use crate::model::{
     Bytes, ContainerKind, ContainerName, ContainerRequest, DeviceRequest, HugepageSize, PodRequest, PodUid,
     Qos, Quantity, ResourceName,
 };
 use std::collections::BTreeMap;
-
-/// The resource of NVIDIA's device plugin, and of the engine.
-pub const GPU: &str = "nvidia.com/gpu";
-/// The engine's resource of RDMA NICs.
-pub const NIC: &str = "nic";
 
 /// A pod to be seated.
 #[derive(Debug, Clone)]

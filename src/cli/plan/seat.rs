@@ -1,9 +1,9 @@
 //! Seats pods in order, each beside those before it, through the engine.
 
-use super::pods::{GPU, NIC, Pod};
+use super::pods::Pod;
 use crate::config::Config;
 use crate::decision::{AnnotationPool, Ineligible};
-use crate::engine::{self, Machine, Occupancy};
+use crate::engine::{self, GPU, Machine, NIC, Occupancy};
 use crate::model::{
     ContainerName, ContainerRequest, DeviceId, MemoryKind, NodeSet, Placement, PodUid, Reason, Rejection,
     ResourceName, Topology,
@@ -115,15 +115,24 @@ impl<'a> Room<'a> {
     }
 
     fn aligned(&self, placement: &Placement) -> bool {
+        let mut devices =
+            placement.devices.iter().flat_map(|(name, ids)| ids.iter().map(move |id| (name, id)));
+        let known = devices.all(|(name, id)| self.device_nodes(name, id).is_some());
+        known && !placement.cpus.is_empty() && self.place(placement).len() == 1
+    }
+
+    /// The nodes a container has something on, as far as they are known.
+    pub fn place(&self, placement: &Placement) -> NodeSet {
         let mut nodes = self.topology.nodes_of(&placement.cpus);
-        nodes.extend(placement.memory.iter().flat_map(|block| block.nodes.iter()).collect::<Vec<_>>());
-        for (resource, devices) in &placement.devices {
-            for device in devices {
-                let Some(near) = self.device_nodes(resource, device) else { return false };
-                nodes.extend(near.iter().collect::<Vec<_>>());
+        for block in &placement.memory {
+            nodes = nodes.union(&block.nodes);
+        }
+        for (resource, ids) in &placement.devices {
+            for near in ids.iter().filter_map(|id| self.device_nodes(resource, id)) {
+                nodes = nodes.union(near);
             }
         }
-        !placement.cpus.is_empty() && nodes.len() == 1
+        nodes
     }
 
     /// The nodes a device is close to, where they are known.

@@ -1,10 +1,13 @@
 //! The plan for people: who sits where, node by node, what stays free, who was turned away and why.
 
 use super::json::pages;
-use super::pods::{GPU, NIC, Pod};
+use super::pods::Pod;
 use super::seat::{Fill, Room, Seat, Seated};
 use super::table::{Style, Table};
-use crate::model::{Bytes, Candidate, CpuSet, MemoryKind, NodeSet, NumaNode, Rejection, Shortage};
+use crate::engine::{GPU, NIC};
+use crate::model::{
+    Bytes, Candidate, ContainerKind, CpuSet, MemoryKind, NodeSet, NumaNode, Rejection, Shortage,
+};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -59,6 +62,18 @@ impl Page<'_> {
             table.heading(format!("across nodes {nodes}"));
             self.rows(&mut table, nodes);
         }
+        let (gpus, nics) = (self.unheld(GPU, |near| near.is_none()), self.unheld(NIC, |near| near.is_none()));
+        if gpus.len() + nics.len() > 0 {
+            table.heading("of unknown locality".into());
+            let free = vec![
+                "(free)".into(),
+                String::new(),
+                String::new(),
+                devices("GPU", gpus),
+                devices("NIC", nics),
+            ];
+            table.row(free);
+        }
         if self.seats().any(|(_, seat)| self.place(seat).is_empty()) {
             table.heading("in the shared pool".into());
             self.rows(&mut table, &NodeSet::new());
@@ -72,20 +87,8 @@ impl Page<'_> {
         admitted.flat_map(|(pod, seats)| seats.iter().map(move |seat| (pod, seat)))
     }
 
-    /// The nodes a container has something on.
     fn place(&self, seat: &Seat) -> NodeSet {
-        let placement = &seat.placement;
-        let mut nodes = self.room.topology.nodes_of(&placement.cpus);
-        for block in &placement.memory {
-            nodes = nodes.union(&block.nodes);
-        }
-        for (resource, ids) in &placement.devices {
-            let devices = self.room.machine.devices(resource).iter();
-            for near in devices.filter(|device| ids.contains(&device.id)).filter_map(|d| d.nodes.as_ref()) {
-                nodes = nodes.union(near);
-            }
-        }
-        nodes
+        self.room.place(&seat.placement)
     }
 
     fn rows(&self, table: &mut Table, nodes: &NodeSet) {
@@ -97,7 +100,7 @@ impl Page<'_> {
             let sizes: Vec<_> = pages(seat).into_iter().map(|(size, n)| format!("{n} × {size}")).collect();
             table.row(vec![
                 pod.title(),
-                seat.name.to_string(),
+                called(pod, seat),
                 cpus(&seat.placement.cpus),
                 devices("GPU", name(GPU, &seat.gpus(self.room.topology))),
                 devices("NIC", name(NIC, &seat.nics())),
@@ -128,11 +131,7 @@ impl Page<'_> {
     fn free(&self, table: &mut Table, node: &NumaNode) {
         let Room { machine, occupancy, .. } = self.room;
         let free = occupancy.free_cpus(machine).intersection(&node.cpus).len();
-        let near = |resource| {
-            let free = self.room.free_devices(resource).into_iter();
-            let near = free.filter(|device| device.nodes.as_ref().is_some_and(|near| near.contains(node.id)));
-            near.map(|device| self.room.device_name(resource, &device.id)).collect()
-        };
+        let near = |resource| self.unheld(resource, |near| near.is_some_and(|near| near.contains(node.id)));
         let sizes = node.hugepages.keys().filter_map(|size| {
             let bytes = occupancy.free_memory(machine, node.id, MemoryKind::Hugepages(*size)).0;
             (bytes > 0).then(|| format!("{} × {size}", bytes / size.bytes()))
@@ -146,6 +145,13 @@ impl Page<'_> {
             occupancy.free_memory(machine, node.id, MemoryKind::Memory).to_string(),
             sizes.collect::<Vec<_>>().join(" "),
         ]);
+    }
+
+    /// What nobody holds of a resource, by name, where its nodes are as asked.
+    fn unheld(&self, resource: &str, nodes: impl Fn(Option<&NodeSet>) -> bool) -> Vec<String> {
+        let free = self.room.free_devices(resource).into_iter();
+        let free = free.filter(|device| nodes(device.nodes.as_ref()));
+        free.map(|device| self.room.device_name(resource, &device.id)).collect()
     }
 
     fn rejected(&self) -> String {
@@ -217,6 +223,15 @@ fn short(candidate: &Candidate) -> String {
     format!("{}: {why}", node_word(&candidate.nodes))
 }
 
+/// What an init container holds is used again by those after it.
+fn called(pod: &Pod, seat: &Seat) -> String {
+    let own = pod.request.containers.iter().find(|container| container.name == seat.name);
+    match own.is_some_and(|container| container.kind == ContainerKind::Init) {
+        true => format!("{} (init)", seat.name),
+        false => seat.name.to_string(),
+    }
+}
+
 fn node_word(nodes: &NodeSet) -> String {
     format!("node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
 }
@@ -228,12 +243,41 @@ fn cpus(cpus: &CpuSet) -> String {
     }
 }
 
-/// `GPU 0,1`, `NIC mlx5_0,mlx5_1`.
+/// `GPU 0-1`, `NIC mlx5_0-3,mlx5_5`.
 fn devices(word: &str, names: Vec<String>) -> String {
     match names.is_empty() {
         true => String::new(),
-        false => format!("{word} {}", names.join(",")),
+        false => format!("{word} {}", ranges(&names)),
     }
+}
+
+/// Names that differ in their final number alone, as ranges.
+fn ranges(names: &[String]) -> String {
+    let mut text = String::new();
+    let mut names = names.iter().peekable();
+    while let Some(first) = names.next() {
+        let separator = if text.is_empty() { "" } else { "," };
+        let _ = write!(text, "{separator}{first}");
+        let Some((stem, number)) = numbered(first) else { continue };
+        let mut last = number;
+        while names
+            .next_if(|name| last.checked_add(1).is_some_and(|next| numbered(name) == Some((stem, next))))
+            .is_some()
+        {
+            last += 1;
+        }
+        if last > number {
+            let _ = write!(text, "-{last}");
+        }
+    }
+    text
+}
+
+/// `mlx5_4` is `mlx5_` and 4; a number with zeros in front is part of the name.
+fn numbered(name: &str) -> Option<(&str, u64)> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let number: u64 = name[stem..].parse().ok()?;
+    (number.to_string() == name[stem..]).then_some((&name[..stem], number))
 }
 
 fn count(number: usize, word: &str) -> String {
@@ -242,4 +286,18 @@ fn count(number: usize, word: &str) -> String {
 
 fn some(number: usize, word: &str) -> Option<String> {
     (number > 0).then(|| count(number, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_ranges() {
+        let told = |names: &[&str]| ranges(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(told(&["0", "1", "2", "5"]), "0-2,5");
+        assert_eq!(told(&["mlx5_0", "mlx5_1", "mlx4_2", "ib"]), "mlx5_0-1,mlx4_2,ib");
+        assert_eq!(told(&["GPU-a1", "GPU-b2", "n01", "n02"]), "GPU-a1,GPU-b2,n01,n02");
+        assert_eq!(told(&["18446744073709551615", "0"]), "18446744073709551615,0");
+    }
 }
