@@ -84,7 +84,11 @@ const PACKAGE_SETS: [&str; 2] = ["package_cpus", "core_siblings"];
 const CORE_SETS: [&str; 2] = ["core_cpus", "thread_siblings"];
 
 /// CPUs by `physical_package_id`, checked once a package against the kernel's own set.
-fn packages(root: &Root, online: &CpuSet, warnings: &mut Vec<Warning>) -> Result<Vec<Package>, DiscoverError> {
+fn packages(
+    root: &Root,
+    online: &CpuSet,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<Package>, DiscoverError> {
     let mut by_id: BTreeMap<Option<u32>, CpuSet> = BTreeMap::new();
     for cpu in online.iter() {
         let path = topology_file(cpu, "physical_package_id");
@@ -93,7 +97,7 @@ fn packages(root: &Root, online: &CpuSet, warnings: &mut Vec<Warning>) -> Result
         by_id.entry(id.ok_or_else(absent)?).or_default().insert(cpu);
     }
     let Some(unnumbered) = by_id.remove(&None) else { return checked(root, online, by_id) };
-    let first = unnumbered.first().map_or(CpuId(0), |cpu| cpu);
+    let first = unnumbered.first().unwrap_or(CpuId(0));
     let path = root.full(&topology_file(first, "physical_package_id"));
     if !by_id.is_empty() {
         return Err(malformed(path, "-1", "a package id, as other CPUs have one"));
@@ -172,7 +176,9 @@ fn cores(root: &Root, online: &CpuSet, packages: &[Package]) -> Result<Vec<Core>
     })?;
     let mut cores = Vec::new();
     for (cpus, path) in sets {
-        let Some(package) = packages.iter().find(|package| !package.cpus.is_disjoint(&cpus)) else { continue };
+        let Some(package) = packages.iter().find(|package| !package.cpus.is_disjoint(&cpus)) else {
+            continue;
+        };
         if !cpus.is_subset(&package.cpus) {
             return Err(DiscoverError::CoreAcrossPackages { path, cpus, package: package.id });
         }
@@ -235,7 +241,9 @@ fn l3_of(
             return Err(DiscoverError::Missing { path: root.full(&mask), expected: "the CPUs of a cache" });
         };
         let size = root.value(&format!("{cache}/size"), "a size such as 32768K", parse::cache_size)?;
-        return Ok(Some((cpus.intersection(online), path, size)));
+        // Old Itanium kernels print an empty mask for a cache that no other CPU shares.
+        let cpus = if cpus.is_empty() { CpuSet::single(cpu) } else { cpus.intersection(online) };
+        return Ok(Some((cpus, path, size)));
     }
     Ok(None)
 }

@@ -194,7 +194,9 @@ pub enum Warning {
         why: String,
     },
     /// Kernel and NVML name different nodes; the kernel's counts.
-    #[error("GPU {index} at {pci}: the kernel says node {kernel}, NVML says node {nvml}; the kernel's is used")]
+    #[error(
+        "GPU {index} at {pci}: the kernel says node {kernel}, NVML says node {nvml}; the kernel's is used"
+    )]
     GpuNode {
         /// The GPU's index.
         index: u32,

@@ -44,9 +44,9 @@ fn with_nvml(
         let why = "NVML does not list it".to_owned();
         warnings.push(Warning::GpuLeftOut { pci: function.pci, why });
     }
-    let mut links: Vec<_> = (0..found.len()).map(|at| links_of(&found, at)).collect();
+    let links: Vec<_> = (0..found.len()).map(|at| links_of(&found, at)).collect();
     let mut gpus = Vec::new();
-    for (gpu, nvlinks) in found.into_iter().zip(links.drain(..)) {
+    for (gpu, nvlinks) in found.into_iter().zip(links) {
         let numa_node = host_node(&gpu, around, warnings);
         let memory_node = match gpu.own_node {
             Some(node) => Some(node),

@@ -68,7 +68,9 @@ mod tests {
 
     #[test]
     fn what_is_no_state_is_an_error_with_the_place() {
-        for text in ["", "{}", r#"{"policyName":"static"}"#, r#"{"policyName":"static","defaultCpuSet":"0-x"}"#] {
+        for text in
+            ["", "{}", r#"{"policyName":"static"}"#, r#"{"policyName":"static","defaultCpuSet":"0-x"}"#]
+        {
             let error = state_of(text).unwrap_err().to_string();
             assert!(error.contains("var/lib/kubelet/cpu_manager_state: "), "{error}");
         }

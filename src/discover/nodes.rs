@@ -95,7 +95,8 @@ fn hugepages(root: &Root, dir: &str) -> Result<BTreeMap<HugepageSize, HugepagePo
     let mut pools = BTreeMap::new();
     for name in root.names(dir)?.unwrap_or_default() {
         let Some(text) = name.strip_prefix("hugepages-") else { continue };
-        let size = text.parse().map_err(|_| malformed(root.full(dir), &name, "a name such as hugepages-2048kB"))?;
+        let size =
+            text.parse().map_err(|_| malformed(root.full(dir), &name, "a name such as hugepages-2048kB"))?;
         let total = pages(root, &format!("{dir}/{name}/nr_hugepages"))?;
         let free = pages(root, &format!("{dir}/{name}/free_hugepages"))?;
         pools.insert(size, HugepagePool { total, free });

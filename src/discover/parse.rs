@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn masks_of_all_widths() {
-        let list = |text| mask::<CpuId>(text).map(|set| set.to_string());
+        let list = |text: &str| mask::<CpuId>(text).map(|set| set.to_string());
         assert_eq!(list("3").as_deref(), Some("0-1"));
         assert_eq!(list("00000000,00000101").as_deref(), Some("0,8"));
         assert_eq!(list("0001,00000000,80000000").as_deref(), Some("31,64"));

@@ -19,7 +19,8 @@ pub(super) fn read(
             .parse()
             .map_err(|_| malformed(root.full(DEVICES), &name, "a PCI address such as 0000:3b:00.0"))?;
         let Some(mut function) = function(root, &dir, pci)? else { continue };
-        function.numa_node = online(nodes, function.numa_node, || format!("the PCI function {pci}"), warnings);
+        function.numa_node =
+            online(nodes, function.numa_node, || format!("the PCI function {pci}"), warnings);
         functions.push(function);
     }
     functions.sort_by_key(|function| function.pci);

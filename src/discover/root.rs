@@ -324,7 +324,9 @@ mod tests {
         let (dir, root) = tree();
         fs::write(dir.path().join("sys/a/bad"), "0-x").unwrap();
         let error = root.list::<CpuId>("sys/a/bad").unwrap_err().to_string();
-        assert!(error.ends_with(r#"/sys/a/bad: "0-x" in the CPU list "0-x" is neither a number nor a range such as 0-3"#));
+        assert!(error.ends_with(
+            r#"/sys/a/bad: "0-x" in the CPU list "0-x" is neither a number nor a range such as 0-3"#
+        ));
         let none = Root::open(dir.path().join("sys")).unwrap_err().to_string();
         assert!(none.ends_with("/sys/sys is not there: expected a copy of a machine's /sys"));
     }

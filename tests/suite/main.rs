@@ -3,5 +3,6 @@
 mod cli;
 mod config;
 mod conformance;
+mod discover;
 mod man;
 mod plan;

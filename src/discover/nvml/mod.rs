@@ -72,7 +72,13 @@ fn open(library: &NvmlLibrary, warnings: &mut Vec<Warning>) -> Option<Nvml> {
 fn candidates(driver_root: &Path) -> Vec<PathBuf> {
     const NAME: &str = "libnvidia-ml.so.1";
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
-    let dirs = ["usr/lib64".into(), format!("usr/lib/{triple}"), "usr/lib".into(), "lib64".into(), format!("lib/{triple}")];
+    let dirs = [
+        "usr/lib64".into(),
+        format!("usr/lib/{triple}"),
+        "usr/lib".into(),
+        "lib64".into(),
+        format!("lib/{triple}"),
+    ];
     let of_loader = (driver_root == Path::new("/")).then(|| PathBuf::from(OsStr::new(NAME)));
     let in_root = dirs.iter().map(|dir| driver_root.join(dir).join(NAME)).filter(|path| path.exists());
     of_loader.into_iter().chain(in_root).collect()
