@@ -18,9 +18,10 @@ pub use id::{
     ContainerId, ContainerKey, ContainerName, CpuId, DeviceId, NodeId, PackageId, PciAddress,
     PciAddressError, PodUid, ResourceName,
 };
-pub use placement::{MemoryBlock, MemoryKind, MemoryMode, MemoryPolicy, Placement};
+pub use placement::{MemoryBlock, MemoryKind, MemoryPolicy, Placement};
 pub use policy::{
-    CpuOption, CpuOptions, MemoryManager, Policy, Scope, TopologyPolicy, UnknownLocality, WordError,
+    CpuOption, CpuOptions, MemoryManager, MemoryMode, Policy, Scope, TopologyPolicy, UnknownLocality,
+    WordError,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage};

@@ -4,5 +4,7 @@ mod cli;
 mod config;
 mod conformance;
 mod discover;
+mod host;
 mod man;
 mod plan;
+mod store;
