@@ -1,6 +1,10 @@
 //! The one integration-test binary.
 
+mod cli;
+mod config;
 mod conformance;
 mod discover;
 mod host;
+mod man;
+mod plan;
 mod store;
