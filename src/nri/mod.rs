@@ -1,1 +1,4 @@
-//! (filled next)
+//! containerd: mux, ttrpc, event loop.
+
+pub mod mux;
+pub mod proto;
