@@ -94,7 +94,8 @@ mod tests {
             UnixListener::bind(&path).unwrap()
         };
 
-        let joined = tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(wait_for(&path), replace) });
+        let joined =
+            tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(wait_for(&path), replace) });
 
         joined.await.unwrap();
     }

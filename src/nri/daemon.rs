@@ -225,7 +225,11 @@ impl BackOff {
             tracing::debug!(reason = why, "not registered");
             return;
         }
-        tracing::warn!(reason = why, synchronized = end.synchronized, "the runtime is gone; registering again");
+        tracing::warn!(
+            reason = why,
+            synchronized = end.synchronized,
+            "the runtime is gone; registering again"
+        );
         self.said = why;
     }
 }
@@ -235,7 +239,8 @@ mod tests {
     use super::*;
 
     fn options(pairs: &[(&str, &str)]) -> Result<Options, NriError> {
-        let env = |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned());
+        let env =
+            |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned());
         Options::new(env, Path::new(DEFAULT_SOCKET), Duration::from_secs(1))
     }
 
