@@ -1,1 +1,27 @@
-//! (filled next)
+//! The nouns: ids, sets, the machine, what the runtime told us, what a container asks for and what it
+//! got. Pure data; nothing in here reads a file, the environment or a clock.
+
+mod amount;
+mod facts;
+mod id;
+mod placement;
+mod policy;
+mod rejection;
+mod request;
+mod set;
+mod topology;
+
+pub use amount::{AmountError, Bytes, HugepageSize};
+pub use facts::{ContainerFacts, ContainerState, DeviceNode, MountFacts, PodFacts, Resources};
+pub use id::{
+    ContainerId, ContainerKey, ContainerName, CpuId, DeviceId, NodeId, PackageId, PciAddress,
+    PciAddressError, PodUid, ResourceName,
+};
+pub use placement::{MemoryBlock, MemoryKind, MemoryMode, MemoryPolicy, Placement};
+pub use policy::{
+    CpuOption, CpuOptions, MemoryManager, Policy, Scope, TopologyPolicy, UnknownLocality, WordError,
+};
+pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage};
+pub use request::{ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Qos};
+pub use set::{CpuSet, Id, IdSet, ListError, NodeSet};
+pub use topology::{Core, Gpu, HugepagePool, Llc, Nic, NodeKind, NumaNode, Package, PciDevice, Topology};

@@ -1,0 +1,47 @@
+//! What can happen.
+
+use crate::model::{ContainerFacts, ContainerId, CpuSet, NodeSet, PodFacts, Resources};
+use std::collections::BTreeMap;
+
+/// What was read from a container's cgroup; `None` is "could not be read", never "empty".
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Observed {
+    /// Effective cpuset.cpus.
+    pub cpus: Option<CpuSet>,
+    /// Effective cpuset.mems.
+    pub mems: Option<NodeSet>,
+}
+
+/// One event, in the runtime's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Everything that runs, once after each registration: the ledger is rebuilt from it.
+    Synchronize {
+        /// All sandboxes.
+        pods: Vec<PodFacts>,
+        /// All containers that have not exited.
+        containers: Vec<ContainerFacts>,
+        /// Their cgroups, read a moment ago.
+        observed: BTreeMap<ContainerId, Observed>,
+    },
+    /// A sandbox is about to be made; may be refused.
+    RunPod(PodFacts),
+    /// A container is about to be made; may be refused.
+    Create(PodFacts, ContainerFacts),
+    /// A container's process runs.
+    Started(PodFacts, ContainerFacts),
+    /// The cgroups of running containers were read: what is stale is to be written.
+    Observe(BTreeMap<ContainerId, Observed>),
+    /// Somebody (the kubelet) wants a running container's resources changed to these.
+    Update(PodFacts, ContainerFacts, Resources),
+    /// A container was stopped or exited.
+    Stop(PodFacts, ContainerFacts),
+    /// A container is gone for good.
+    Remove(PodFacts, ContainerFacts),
+    /// A sandbox was stopped: the pod's holdings end here.
+    StopPod(PodFacts),
+    /// A sandbox is gone.
+    RemovePod(PodFacts),
+    /// The answer to this create never reached the runtime in time: take back what it decided.
+    Abandon(ContainerId),
+}

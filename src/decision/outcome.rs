@@ -1,0 +1,118 @@
+//! What is to be done about an event.
+
+use crate::model::{ContainerId, ContainerName, CpuSet, MemoryPolicy, NodeSet, Placement, PodUid, Rejection};
+
+/// The answer to one event, with its side effects as data.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// The answer to the runtime.
+    pub reply: Reply,
+    /// Changes of other containers that travel in the reply (Create, Update, Stop, Synchronize only).
+    pub updates: Vec<CpusetUpdate>,
+    /// Changes to write into the cgroups directly, after the reply.
+    pub writes: Vec<CpusetUpdate>,
+    /// What to log, one line each.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// The answer to the runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Reply {
+    /// Go on as you were.
+    #[default]
+    Nothing,
+    /// Go on with this changed.
+    Adjust(Box<Edit>),
+    /// Do not go on.
+    Refuse(Box<Rejection>),
+}
+
+/// Changes to the container the event is about; what is `None` or empty stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Edit {
+    /// cpuset.cpus.
+    pub cpus: Option<CpuSet>,
+    /// cpuset.mems.
+    pub mems: Option<NodeSet>,
+    /// Set the CFS quota to none.
+    pub drop_quota: bool,
+    /// Environment variables to set.
+    pub env: Vec<(String, String)>,
+    /// The allocation record, for the annotation [`crate::ledger::RECORD_ANNOTATION`].
+    pub record: Option<String>,
+    /// Memory policy; only where [`super::Features::memory_policy`] says the runtime takes it.
+    pub memory_policy: Option<MemoryPolicy>,
+}
+
+/// New cpusets for a container the event is not about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpusetUpdate {
+    /// Which.
+    pub id: ContainerId,
+    /// Its `cgroupsPath`, for direct writes.
+    pub cgroups_path: String,
+    /// cpuset.cpus.
+    pub cpus: CpuSet,
+    /// cpuset.mems, where they change.
+    pub mems: Option<NodeSet>,
+}
+
+/// The word of a verdict, as the log prints it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Exclusive CPUs, or memory or devices promised.
+    Placed,
+    /// In the shared pool.
+    Shared,
+    /// Refused.
+    Rejected,
+    /// Exempt, or maitred is off: let through whatever the fit.
+    Exempt,
+    /// What a running container was found to hold, and kept.
+    Adopted,
+    /// A running container was corrected.
+    Repaired,
+    /// Given back.
+    Released,
+}
+
+impl std::fmt::Display for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Placed => "placed",
+            Self::Shared => "shared",
+            Self::Rejected => "rejected",
+            Self::Exempt => "exempt",
+            Self::Adopted => "adopted",
+            Self::Repaired => "repaired",
+            Self::Released => "released",
+        })
+    }
+}
+
+/// One line of the log: what was decided about whom and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The pod's name.
+    pub pod: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its UID.
+    pub pod_uid: PodUid,
+    /// The container, unless it is about the sandbox.
+    pub container: Option<ContainerName>,
+    /// The attempt.
+    pub container_id: Option<ContainerId>,
+    /// The word.
+    pub decision: Decision,
+    /// Only said, not done: audit mode.
+    pub simulated: bool,
+    /// Worth a warning: something the owner should look at.
+    pub warn: bool,
+    /// Why, in one line; for a rejection the text the user sees.
+    pub reason: String,
+    /// What was asked for, in one line.
+    pub request: String,
+    /// What it got.
+    pub placement: Option<Placement>,
+}

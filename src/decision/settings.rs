@@ -1,0 +1,91 @@
+//! What the owner decided, as the reducer takes it.
+
+use crate::model::{CpuSet, DeviceId, MemoryMode, Policy};
+use std::collections::BTreeSet;
+
+/// Whether decisions are carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// They are.
+    Enforce,
+    /// They are made and logged, nothing is changed.
+    Audit,
+    /// Break-glass: nothing is decided.
+    Off,
+}
+
+/// What becomes of a container with a GPU, NIC or hugepages that gets no exclusive CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ineligible {
+    /// It starts, with a loud line.
+    Warn,
+    /// Its shared CPUs are narrowed to its devices' node.
+    Align,
+    /// It is refused.
+    Reject,
+}
+
+/// What becomes of a container about which nothing could be decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// Refused, unless it is exempt.
+    Reject,
+    /// Let through.
+    Admit,
+}
+
+/// The GPUs that annotations may ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnnotationPool {
+    /// None: the device plugin owns them all.
+    None,
+    /// All: there is no device plugin.
+    All,
+    /// These.
+    Only(BTreeSet<DeviceId>),
+}
+
+/// Who is never refused.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exempt {
+    /// Namespaces.
+    pub namespaces: BTreeSet<String>,
+    /// Runtime handlers.
+    pub runtime_handlers: BTreeSet<String>,
+}
+
+/// What the runtime we answer can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// NRI ≥ 0.12: takes a memory policy.
+    pub memory_policy: bool,
+}
+
+/// Everything that governs [`super::step`] beside the state and the event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether decisions are carried out.
+    pub mode: Mode,
+    /// The node's policy; annotations may tighten it.
+    pub policy: Policy,
+    /// What becomes of a container with devices but no exclusive CPUs.
+    pub ineligible: Ineligible,
+    /// What becomes of a container about which nothing could be decided.
+    pub failure: FailurePolicy,
+    /// Drop the CFS quota of containers with exclusive CPUs.
+    pub drop_cfs_quota: bool,
+    /// Namespaces whose containers are put on the reserved CPUs.
+    pub reserved_namespaces: BTreeSet<String>,
+    /// CPUs kept for the system, resolved against the machine.
+    pub reserved: CpuSet,
+    /// The memory policy of placed containers; `None` leaves the kernel's default.
+    pub memory_policy: Option<MemoryMode>,
+    /// The GPUs that annotations may ask for.
+    pub annotation_pool: AnnotationPool,
+    /// Namespaces whose annotations may also ask for more lenient treatment.
+    pub trusted_namespaces: BTreeSet<String>,
+    /// Who is never refused.
+    pub exempt: Exempt,
+    /// What the runtime can do.
+    pub features: Features,
+}

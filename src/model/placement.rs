@@ -1,0 +1,82 @@
+//! What a container got.
+
+use super::{Bytes, CpuSet, DeviceId, HugepageSize, NodeSet, ResourceName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// A container's seat.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// Its exclusive CPUs; empty is the shared pool.
+    pub cpus: CpuSet,
+    /// The nodes everything was fitted to; `None` is no preference (nothing had locality).
+    pub affinity: Option<NodeSet>,
+    /// Whether the fit is the best the policy knows (the kubelet's "preferred").
+    pub preferred: bool,
+    /// cpuset.mems; empty is not set.
+    pub mems: NodeSet,
+    /// Chosen or kept devices by resource.
+    pub devices: BTreeMap<ResourceName, BTreeSet<DeviceId>>,
+    /// Memory and hugepages promised.
+    pub memory: Vec<MemoryBlock>,
+}
+
+/// A promise of memory on nodes, as the kubelet's Memory Manager books it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryBlock {
+    /// The nodes it may come from, together.
+    pub nodes: NodeSet,
+    /// Ordinary memory or a hugepage size.
+    pub kind: MemoryKind,
+    /// How much.
+    pub bytes: Bytes,
+}
+
+/// The types the Memory Manager counts apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MemoryKind {
+    /// Ordinary pages.
+    Memory,
+    /// Huge pages of one size.
+    Hugepages(HugepageSize),
+}
+
+impl fmt::Display for MemoryKind {
+    /// The name of the resource in a pod spec.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Hugepages(size) => write!(f, "hugepages-{size}"),
+        }
+    }
+}
+
+/// `MPOL_*` of `include/uapi/linux/mempolicy.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryMode {
+    /// Only these nodes.
+    Bind,
+    /// These nodes first.
+    Preferred,
+    /// Round-robin over these nodes.
+    Interleave,
+}
+
+impl fmt::Display for MemoryMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bind => "bind",
+            Self::Preferred => "preferred",
+            Self::Interleave => "interleave",
+        })
+    }
+}
+
+/// A memory policy for a container's processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryPolicy {
+    /// How the nodes are used.
+    pub mode: MemoryMode,
+    /// The nodes.
+    pub nodes: NodeSet,
+}

@@ -1,0 +1,137 @@
+//! Why a container does not fit: a value with its evidence, not an error.
+
+use super::{Bytes, ContainerName, MemoryKind, NodeSet, ResourceName, TopologyPolicy};
+use std::fmt;
+
+/// The reason's word; users search for the kubelet's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// Cannot be aligned under the policy.
+    TopologyAffinity,
+    /// full-pcpus-only and no whole number of cores, or not enough whole cores.
+    SmtAlignment,
+    /// Too little of something, whatever the alignment.
+    UnexpectedAdmission,
+    /// An annotation, an environment value or another input of the pod is malformed or not allowed.
+    InvalidRequest,
+    /// maitred could not decide.
+    Internal,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TopologyAffinity => "TopologyAffinityError",
+            Self::SmtAlignment => "SMTAlignmentError",
+            Self::UnexpectedAdmission => "UnexpectedAdmissionError",
+            Self::InvalidRequest => "InvalidRequestError",
+            Self::Internal => "InternalError",
+        })
+    }
+}
+
+/// A thing that can run short.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// Exclusive CPUs.
+    Cpu,
+    /// Memory or huge pages; amounts are bytes.
+    Memory(MemoryKind),
+    /// Devices.
+    Device(ResourceName),
+}
+
+impl Resource {
+    /// The resource's name in a pod spec.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu => "cpu".into(),
+            Self::Memory(kind) => kind.to_string(),
+            Self::Device(name) => name.to_string(),
+        }
+    }
+
+    /// An amount of it in words: `16 CPUs`, `200Gi`, `2 nvidia.com/gpu`.
+    #[must_use]
+    pub fn amount(&self, count: u64) -> String {
+        let many = if count == 1 { "" } else { "s" };
+        match self {
+            Self::Cpu => format!("{count} CPU{many}"),
+            Self::Memory(MemoryKind::Memory) => Bytes(count).to_string(),
+            Self::Memory(MemoryKind::Hugepages(size)) => {
+                format!(
+                    "{} hugepage{} of {size}",
+                    count / size.bytes(),
+                    if count == size.bytes() { "" } else { "s" }
+                )
+            }
+            Self::Device(name) => format!("{count} {}{many}", device_word(name.as_str())),
+        }
+    }
+}
+
+fn device_word(resource: &str) -> &str {
+    match resource {
+        "nvidia.com/gpu" => "GPU",
+        "nic" => "NIC",
+        other => other,
+    }
+}
+
+/// One resource of which a candidate has too little.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortage {
+    /// What.
+    pub resource: Resource,
+    /// How much the request takes there.
+    pub needed: u64,
+    /// How much there is.
+    pub available: u64,
+}
+
+/// A node set that was considered and why it will not do; nothing short means another reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The nodes.
+    pub nodes: NodeSet,
+    /// What runs short there.
+    pub short: Vec<Shortage>,
+}
+
+/// The largest request of the same shape that would fit now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Largest {
+    /// Where.
+    pub nodes: NodeSet,
+    /// What, resource by resource.
+    pub amounts: Vec<(Resource, u64)>,
+}
+
+/// A refusal with its evidence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The reason's word.
+    pub reason: Reason,
+    /// The container, where one is to blame and not the pod as a whole.
+    pub container: Option<ContainerName>,
+    /// The sentence after the container's name, ready to be read.
+    pub text: String,
+    /// What was considered: single nodes first.
+    pub candidates: Vec<Candidate>,
+    /// A weaker policy under which it would be admitted now, and where.
+    pub weaker: Option<(TopologyPolicy, NodeSet)>,
+    /// The largest request that would fit now.
+    pub largest: Option<Largest>,
+}
+
+impl fmt::Display for Rejection {
+    /// The one line a user sees: reason, container, sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.reason)?;
+        if let Some(name) = &self.container {
+            write!(f, "container {name}: ")?;
+        }
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,172 @@
+//! The machine, and its snapshot format: what `maitred topology -o json` prints and
+//! `maitred plan --topology` reads.
+
+use super::{CpuSet, HugepageSize, NodeId, NodeSet, PackageId, PciAddress};
+use std::collections::BTreeMap;
+
+/// A machine as its kernel and drivers describe it. Online CPUs only; unknown is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Topology {
+    /// Online CPUs.
+    pub cpus: CpuSet,
+    /// CPUs the kernel's scheduler leaves alone (`isolcpus`), online ones only.
+    pub isolated: CpuSet,
+    /// Sockets, by id.
+    pub packages: Vec<Package>,
+    /// NUMA nodes, by id. A kernel without node directories has one: node 0 with everything.
+    pub numa_nodes: Vec<NumaNode>,
+    /// Physical cores, by their lowest CPU.
+    pub cores: Vec<Core>,
+    /// Last-level caches, by their lowest CPU; empty where the kernel names none.
+    pub llcs: Vec<Llc>,
+    /// GPUs, by index.
+    pub gpus: Vec<Gpu>,
+    /// RDMA NICs, by name.
+    pub nics: Vec<Nic>,
+    /// Every other PCI function whose node is known to the kernel; not part of the snapshot format.
+    pub pci: Vec<PciDevice>,
+}
+
+/// A socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Package {
+    /// `physical_package_id`.
+    pub id: PackageId,
+    /// Its online CPUs.
+    pub cpus: CpuSet,
+}
+
+/// A physical core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Core {
+    /// The socket it is part of.
+    pub package: PackageId,
+    /// Its online threads.
+    pub cpus: CpuSet,
+}
+
+/// A last-level cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Llc {
+    /// The online CPUs that share it.
+    pub cpus: CpuSet,
+    /// Its size, where the kernel tells.
+    pub size_bytes: Option<u64>,
+}
+
+/// What a node can serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// The usual one.
+    CpuAndMemory,
+    /// Memory without CPUs: a GPU's, CXL, HBM.
+    Memory,
+    /// CPUs without memory.
+    Cpu,
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumaNode {
+    /// The kernel's number.
+    pub id: NodeId,
+    /// Its online CPUs.
+    pub cpus: CpuSet,
+    /// MemTotal, bytes.
+    pub memory_bytes: u64,
+    /// Pools by page size.
+    pub hugepages: BTreeMap<HugepageSize, HugepagePool>,
+    /// The SLIT row: to each node that is online, 10 to itself.
+    pub distances: BTreeMap<NodeId, u32>,
+}
+
+impl NumaNode {
+    /// What the node can serve.
+    #[must_use]
+    pub fn kind(&self) -> NodeKind {
+        match (self.cpus.is_empty(), self.memory_bytes) {
+            (true, _) => NodeKind::Memory,
+            (false, 0) => NodeKind::Cpu,
+            (false, _) => NodeKind::CpuAndMemory,
+        }
+    }
+}
+
+/// One page size on one node: numbers of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HugepagePool {
+    /// `nr_hugepages`.
+    pub total: u64,
+    /// `free_hugepages`: neither used nor, for this node, told apart from reserved ones.
+    pub free: u64,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// NVML's index, or the rank by PCI address without NVML. Never the minor number.
+    pub index: u32,
+    /// `GPU-…`; unknown where neither NVML nor the driver's proc files tell.
+    pub uuid: Option<String>,
+    /// Where it sits.
+    pub pci: PciAddress,
+    /// The N of `/dev/nvidiaN`.
+    pub minor: Option<u32>,
+    /// The product's name.
+    pub model: Option<String>,
+    /// The host node it hangs below; `None` is unknown, not node 0.
+    pub numa_node: Option<NodeId>,
+    /// The node its own memory is (Grace, POWER9).
+    pub memory_node: Option<NodeId>,
+    /// Active NVLinks to other GPUs, by their index.
+    pub nvlinks: BTreeMap<u32, u32>,
+}
+
+/// An RDMA NIC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nic {
+    /// The RDMA device's name, such as `mlx5_0`.
+    pub name: String,
+    /// Where it sits; unknown for software devices (rxe, siw).
+    pub pci: Option<PciAddress>,
+    /// The host node; `None` is unknown.
+    pub numa_node: Option<NodeId>,
+    /// The N of `/dev/infiniband/uverbsN`.
+    pub uverbs: Vec<u32>,
+}
+
+/// A PCI function with a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PciDevice {
+    /// Where it sits.
+    pub pci: PciAddress,
+    /// `class`, 24 bits.
+    pub class: u32,
+    /// `vendor`.
+    pub vendor: u16,
+    /// `device`.
+    pub device: u16,
+    /// `numa_node`; `None` where the kernel says −1.
+    pub numa_node: Option<NodeId>,
+}
+
+impl Topology {
+    /// The node of that number.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&NumaNode> {
+        self.numa_nodes.iter().find(|node| node.id == id)
+    }
+
+    /// All nodes.
+    #[must_use]
+    pub fn node_ids(&self) -> NodeSet {
+        self.numa_nodes.iter().map(|node| node.id).collect()
+    }
+
+    /// The nodes whose CPUs these are.
+    #[must_use]
+    pub fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
+        let hit = self.numa_nodes.iter().filter(|node| !node.cpus.is_disjoint(cpus));
+        hit.map(|node| node.id).collect()
+    }
+}
