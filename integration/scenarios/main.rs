@@ -1,1 +1,2 @@
+mod messages { include!(concat!(env!("OUT_DIR"), "/cri/mods.rs")); }
 fn main() {}
