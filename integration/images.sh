@@ -5,7 +5,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-name=maitred.test   # a registry name that does not exist, so nothing ever tries to pull it
+registry=maitred.test   # a registry name that does not exist, so nothing ever tries to pull it
 layout=$cache/images
 
 # blob FILE: moves FILE into the layout, prints `"digest":…,"size":…` for a descriptor.
@@ -27,7 +27,7 @@ image() {
         "$config" "$layer" >"$layout/manifest"
     manifest=$(blob "$layout/manifest")
     printf '{"mediaType":"application/vnd.oci.image.manifest.v1+json",%s,"platform":{"architecture":"amd64","os":"linux"},"annotations":{"io.containerd.image.name":"%s/%s"}}' \
-        "$manifest" "$name" "$1"
+        "$manifest" "$registry" "$1"
 }
 
 build() {

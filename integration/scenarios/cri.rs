@@ -50,6 +50,11 @@ impl Cri {
         Answer::parse_from_bytes(&bytes).with_context(|| format!("{method}: answer"))
     }
 
+    pub fn list_images(&self) -> Result<Vec<String>> {
+        let answer: ListImagesResponse = self.call("ListImages", &Empty::default())?;
+        Ok(answer.images.into_iter().flat_map(|image| image.repo_tags).collect())
+    }
+
     pub fn version(&self) -> Result<VersionResponse> {
         self.call("Version", &VersionRequest::default())
     }
@@ -140,7 +145,8 @@ async fn exchange(socket: &PathBuf, method: &'static str, message: Vec<u8>) -> R
 }
 
 async fn unary(client: h2::client::SendRequest<Bytes>, method: &'static str, message: Vec<u8>) -> Result<Bytes> {
-    let request = http::Request::post(format!("http://localhost/runtime.v1.RuntimeService/{method}"))
+    let service = if method.ends_with("Images") { "ImageService" } else { "RuntimeService" };
+    let request = http::Request::post(format!("http://localhost/runtime.v1.{service}/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(())?;

@@ -8,6 +8,7 @@ pub const SANDBOX_IMAGE: &str = "maitred.test/pause:1";
 pub const TENANT_IMAGE: &str = "maitred.test/tenant:1";
 /// As CUDA images are: NVIDIA_VISIBLE_DEVICES=all in the image's own environment.
 pub const CUDA_IMAGE: &str = "maitred.test/cuda:1";
+pub const IMAGES: [&str; 3] = [SANDBOX_IMAGE, TENANT_IMAGE, CUDA_IMAGE];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Qos {
