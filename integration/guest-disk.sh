@@ -31,7 +31,8 @@ build() {
     initramfs
     install "$integration/guest/lane-init" "$cache/root/sbin/lane-init"
     rm -f "$guest/root.img"
-    mke2fs -qF -t ext4 -O ^has_journal -E lazy_itable_init=1 -d "$cache/root" "$guest/root.img" 1500M >&2
+    truncate -s 1500M "$guest/root.img"
+    mke2fs -qF -t ext4 -O ^has_journal -E lazy_itable_init=1 -d "$cache/root" "$guest/root.img"
 }
 
 step guest "$0" "$integration"/guest/* "$cache/root.done" -- build

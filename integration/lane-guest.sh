@@ -14,7 +14,8 @@ limit=${MAITRED_GUEST_LIMIT:-1800}
 console=$cache/guest-console.log
 trap 'rm -rf "$work"' EXIT
 
-mke2fs -q -t ext4 -O ^has_journal -d "$payload" "$work/payload.img" 256M >/dev/null
+truncate -s 256M "$work/payload.img"
+mke2fs -qF -t ext4 -O ^has_journal -d "$payload" "$work/payload.img"
 
 machine=(-machine q35 -accel "${MAITRED_ACCEL:-tcg,thread=multi}" -cpu max -m 4G
     -smp 16,sockets=2,dies=2,cores=2,threads=2)
@@ -44,7 +45,7 @@ pxb 0 1; pxb 1 2; pxb 2 2
 options=$(IFS=,; echo "$*")
 # shellcheck disable=SC2054
 machine+=(-kernel "$guest/vmlinuz" -initrd "$guest/initramfs"
-    -append "console=ttyS0 quiet panic=-1 random.trust_cpu=on mitigations=off lane=$options"
+    -append "console=ttyS0 quiet panic=-1 random.trust_cpu=on mitigations=off tsc=reliable clocksource=tsc lpj=4000000 lane=$options"
     -drive "if=none,id=root,file=$guest/root.img,format=raw,snapshot=on" -device virtio-blk-pci,bus=pcie.0,drive=root
     -drive "if=none,id=payload,file=$work/payload.img,format=raw,snapshot=on" -device virtio-blk-pci,bus=pcie.0,drive=payload
     -nographic -nodefaults -no-reboot -serial stdio -nic none)

@@ -54,12 +54,12 @@ pub fn run(node: &mut Node, options: &Options) -> Result<bool> {
         match verdict {
             Ok(note) => {
                 passed += 1;
-                println!("ok    {:<44} {seconds:6.1} s{note}", scenario.name);
+                println!("ok    {:<57} {seconds:6.1} s{note}", scenario.name);
             }
             Err(error) => {
                 failed += 1;
                 failures.push(scenario.name);
-                println!("FAIL  {:<44} {seconds:6.1} s\n      {error:#}", scenario.name);
+                println!("FAIL  {:<57} {seconds:6.1} s\n      {error:#}", scenario.name);
                 show_logs(node, marks);
                 node.distrust();
             }
