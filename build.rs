@@ -1,30 +1,28 @@
 //! Generates the NRI messages and service stubs from `src/nri/nri.proto`, and the CRI messages of
 //! the integration scenarios from `integration/scenarios/cri.proto`.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    scenarios_cri();
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    cri(&out.join("cri"))
 }
 
-/// Messages alone: the scenarios speak gRPC through h2, so no service stub is wanted.
-fn scenarios_cri() {
-    let proto = "integration/scenarios/cri.proto";
-    println!("cargo::rerun-if-changed={proto}");
-    let out = out_dir().join("cri");
-    std::fs::create_dir_all(&out).expect("a directory below OUT_DIR");
+/// CRI: messages alone, because the scenarios speak gRPC through h2.
+fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
+    const PROTO: &str = "integration/scenarios/cri.proto";
+    println!("cargo::rerun-if-changed={PROTO}");
+    std::fs::create_dir_all(out)?;
     ttrpc_codegen::Codegen::new()
-        .out_dir(&out)
-        .input(proto)
-        .include(Path::new(proto).parent().expect("a directory"))
+        .out_dir(out)
+        .input(PROTO)
+        .include("integration/scenarios")
         .rust_protobuf()
-        .run()
-        .unwrap_or_else(|error| panic!("{proto}: {error}"));
-    // The generated file has inner attributes, which include! refuses and a module accepts.
-    std::fs::write(out.join("mods.rs"), "pub mod cri;\n").expect("writing below OUT_DIR");
-}
-
-fn out_dir() -> PathBuf {
-    std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR").into()
+        .rust_protobuf_customize(ttrpc_codegen::ProtobufCustomize::default().lite_runtime(true))
+        .run()?;
+    // The generator's own mod.rs begins with an inner attribute, which `include!` does not take.
+    std::fs::write(out.join("mods.rs"), "pub mod cri;\n")?;
+    Ok(())
 }

@@ -51,9 +51,10 @@ machine+=(-kernel "$guest/vmlinuz" -initrd "$guest/initramfs"
     -nographic -nodefaults -no-reboot -serial stdio -nic none)
 
 begin=$SECONDS
-# The console goes to a file whole, and to the reader without the kernel's and terminal's noise.
-timeout --kill-after=10 "$limit" qemu-system-x86_64 "${machine[@]}" </dev/null 2>&1 |
-    stdbuf -oL tr -d '\r' | tee "$console" || true
+say "guest: booting under ${MAITRED_ACCEL:-emulation}"
+# The whole console goes to a file; the reader gets what the guest's own programs say.
+timeout --kill-after=10 "$limit" qemu-system-x86_64 "${machine[@]}" </dev/null 2>&1 | stdbuf -o0 tr -d '\r' | tee "$console" |
+    sed -un 's/.*\(guest: up\)/\1/; /^guest: exit/d; /^guest: up/,/sysrq: Power/ { /^\[ *[0-9.]*\] /!p }' || true
 status=$(sed -n 's/^guest: exit status \([0-9]*\)$/\1/p' "$console")
 say "guest: $((SECONDS - begin)) s from power-on to power-off"
 [ -n "$status" ] || die "the guest ended without a verdict; its console is in $console"

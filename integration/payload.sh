@@ -4,10 +4,11 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-profile=${MAITRED_PROFILE:-dev}
-built=$project/target/${profile/#dev/debug}
+# The profile of `cargo test`, so that everything compiles once. It has debug assertions, and with
+# them the faults that scenarios inject.
 say "compiling"
-cargo build --manifest-path "$project/Cargo.toml" --profile "$profile" --bin maitred --example scenarios --example fake_nvml
+cargo build --manifest-path "$project/Cargo.toml" --profile test --bin maitred --example scenarios --example fake_nvml
+built=${CARGO_TARGET_DIR:-$project/target}/debug
 payload=$cache/payload
 mkdir -p "$payload"
 install "$built/maitred" "$built/examples/scenarios" "$built/examples/libfake_nvml.so" "$payload"

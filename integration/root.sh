@@ -12,17 +12,17 @@ packages=containerd,runc,crun,kmod,numactl
 
 # The mirror this machine itself uses where it is a Debian; else mmdebstrap's own default.
 mirror() {
-    if [ -n "${MAITRED_MIRROR:-}" ]; then
-        echo "$MAITRED_MIRROR"
-    else
-        apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 2>/dev/null |
-            awk '$1 == "Debian" && $2 !~ /security/ { sub("/$", "", $2); print $2; exit }'
-    fi
+    local codename
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || return 0
+    # Other vendors name their suites so too, but have no component "main" there.
+    apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' |
+        awk -v suite="$codename" '$1 == suite && $2 == "main" { sub("/$", "", $3); print $3; exit }'
 }
 
 build() {
     local root=$cache/root.new uri
-    uri=$(mirror)
+    uri=${MAITRED_MIRROR:-$(mirror)}
     say "suite $suite from ${uri:-the default mirror}"
     rm -rf "$root" "$cache/root" "$cache/kernel"
     # The second suite serves the kernel alone: the pin keeps everything else from it.

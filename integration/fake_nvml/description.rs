@@ -130,10 +130,9 @@ impl Injected {
     pub fn code(&self) -> Code {
         match self {
             Injected::Number(code) => *code,
-            Injected::Name(name) => NAMES
-                .iter()
-                .find(|(known, _)| known == name)
-                .map_or(UNKNOWN, |(_, code)| *code),
+            Injected::Name(name) => {
+                NAMES.iter().find(|(known, _)| known == name).map_or(UNKNOWN, |(_, code)| *code)
+            }
         }
     }
 }
@@ -171,12 +170,7 @@ impl Pci {
         let bus = parts.next()?;
         let domain = parts.next().unwrap_or("0");
         let hex = |digits| u32::from_str_radix(digits, 16).ok();
-        Some(Pci {
-            domain: hex(domain)?,
-            bus: hex(bus)?,
-            device: hex(device)?,
-            function: hex(function)?,
-        })
+        Some(Pci { domain: hex(domain)?, bus: hex(bus)?, device: hex(device)?, function: hex(function)? })
     }
 }
 

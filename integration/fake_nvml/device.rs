@@ -28,22 +28,13 @@ fn find(description: &Description, handle: Handle) -> Result<Device<'_>, Code> {
     let gpu = description.gpus.get(index).ok_or(INVALID_ARGUMENT)?;
     let mig = match (number >> 16).checked_sub(1) {
         None => None,
-        Some(slot) => Some(
-            gpu.mig
-                .as_ref()
-                .and_then(|all| all.get(slot))
-                .ok_or(INVALID_ARGUMENT)?,
-        ),
+        Some(slot) => Some(gpu.mig.as_ref().and_then(|all| all.get(slot)).ok_or(INVALID_ARGUMENT)?),
     };
     Ok(Device { index, gpu, mig })
 }
 
 /// `answer` for a function of one device, whose own injected errors count too.
-fn of_device(
-    function: &str,
-    handle: Handle,
-    body: impl FnOnce(&Device) -> Result<(), Code>,
-) -> Code {
+fn of_device(function: &str, handle: Handle, body: impl FnOnce(&Device) -> Result<(), Code>) -> Code {
     answer(function, |description| {
         let device = find(description, handle)?;
         match device.gpu.errors.get(function) {
@@ -197,11 +188,7 @@ fn near_cpus(device: &Device) -> Result<Vec<u32>, Code> {
 }
 
 fn nvlink<'d>(device: &Device<'d>, link: c_uint) -> Result<&'d NvLink, Code> {
-    device
-        .gpu
-        .nvlinks
-        .get(link as usize)
-        .ok_or(INVALID_ARGUMENT)
+    device.gpu.nvlinks.get(link as usize).ok_or(INVALID_ARGUMENT)
 }
 
 /// # Safety
@@ -218,9 +205,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> Code {
 fn handle_of(function: &str, to: *mut Handle, matches: impl Fn(usize, &Gpu) -> bool) -> Code {
     answer(function, |description| {
         let all = &description.gpus;
-        let index = (0..all.len())
-            .find(|index| matches(*index, &all[*index]))
-            .ok_or(NOT_FOUND)?;
+        let index = (0..all.len()).find(|index| matches(*index, &all[*index])).ok_or(NOT_FOUND)?;
         if let Some(injected) = all[index].errors.get(function) {
             return Err(injected.code());
         }
@@ -233,15 +218,9 @@ fn handle_of(function: &str, to: *mut Handle, matches: impl Fn(usize, &Gpu) -> b
 /// `to` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(wanted: c_uint, to: *mut Handle) -> Code {
-    let code = handle_of("nvmlDeviceGetHandleByIndex_v2", to, |index, _| {
-        index == wanted as usize
-    });
+    let code = handle_of("nvmlDeviceGetHandleByIndex_v2", to, |index, _| index == wanted as usize);
     // The real library calls an index past the end an invalid argument.
-    if code == NOT_FOUND {
-        INVALID_ARGUMENT
-    } else {
-        code
-    }
+    if code == NOT_FOUND { INVALID_ARGUMENT } else { code }
 }
 
 /// # Safety
@@ -281,17 +260,12 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, to: *mut
 /// # Safety
 /// `address` is null or a zero-terminated string; `to` is null or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
-    address: *const c_char,
-    to: *mut Handle,
-) -> Code {
+pub unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(address: *const c_char, to: *mut Handle) -> Code {
     // SAFETY: as this function's own promise.
     let Some(wanted) = (unsafe { text_argument(address) }).and_then(Pci::parse) else {
         return INVALID_ARGUMENT;
     };
-    handle_of("nvmlDeviceGetHandleByPciBusId_v2", to, |_, gpu| {
-        Pci::parse(&gpu.pci) == Some(wanted)
-    })
+    handle_of("nvmlDeviceGetHandleByPciBusId_v2", to, |_, gpu| Pci::parse(&gpu.pci) == Some(wanted))
 }
 
 /// # Safety
@@ -307,11 +281,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(
         let stated = one.gpu.ancestors.get(&(other.index as u32));
         let stated = stated.or_else(|| other.gpu.ancestors.get(&(one.index as u32)));
         let same_node = one.gpu.numa_node.is_some() && one.gpu.numa_node == other.gpu.numa_node;
-        let level = *stated.unwrap_or(if same_node {
-            &Level::Node
-        } else {
-            &Level::System
-        });
+        let level = *stated.unwrap_or(if same_node { &Level::Node } else { &Level::System });
         // SAFETY: as this function's own promise.
         unsafe { put(to, level as c_uint) }
     })
@@ -331,11 +301,7 @@ pub unsafe extern "C" fn nvmlDeviceGetP2PStatus(
     answer("nvmlDeviceGetP2PStatus", |description| {
         let (one, other) = (find(description, one)?, find(description, other)?);
         let far_end = Pci::parse(&other.gpu.pci);
-        let linked = one
-            .gpu
-            .nvlinks
-            .iter()
-            .any(|link| link.active && Pci::parse(&link.remote) == far_end);
+        let linked = one.gpu.nvlinks.iter().any(|link| link.active && Pci::parse(&link.remote) == far_end);
         // SAFETY: as this function's own promise.
         unsafe { put(to, if linked { OK } else { UNSUPPORTED }) }
     })

@@ -52,12 +52,8 @@ struct Library {
     state_file: Option<String>,
 }
 
-static LIBRARY: Mutex<Library> = Mutex::new(Library {
-    inits: 0,
-    shutdowns: 0,
-    description: None,
-    state_file: None,
-});
+static LIBRARY: Mutex<Library> =
+    Mutex::new(Library { inits: 0, shutdowns: 0, description: None, state_file: None });
 
 fn library() -> MutexGuard<'static, Library> {
     LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
@@ -69,10 +65,7 @@ impl Library {
     }
 
     fn note(&self) {
-        let Some(path) = std::env::var("FAKE_NVML_STATE")
-            .ok()
-            .or_else(|| self.state_file.clone())
-        else {
+        let Some(path) = std::env::var("FAKE_NVML_STATE").ok().or_else(|| self.state_file.clone()) else {
             return;
         };
         let text = format!(
@@ -92,9 +85,7 @@ impl Library {
 fn read_description() -> Option<Description> {
     let path = std::env::var("FAKE_NVML_CONFIG").unwrap_or_else(|_| DEFAULT_CONFIG.to_owned());
     let text = std::fs::read_to_string(&path).ok()?;
-    serde_json::from_str(&text)
-        .inspect_err(|error| eprintln!("fake_nvml: {path}: {error}"))
-        .ok()
+    serde_json::from_str(&text).inspect_err(|error| eprintln!("fake_nvml: {path}: {error}")).ok()
 }
 
 /// Runs one function's body against the open library: delay, injected error, then the answer.

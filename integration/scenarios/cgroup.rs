@@ -81,14 +81,18 @@ fn create_v2(path: &str) -> Result<()> {
     let mut at = PathBuf::from(ROOT);
     for part in path.trim_matches('/').split('/') {
         let offered = fs::read_to_string(at.join("cgroup.controllers"))?;
-        for controller in CONTROLLERS.iter().filter(|wanted| offered.split_whitespace().any(|has| has == **wanted)) {
+        for controller in
+            CONTROLLERS.iter().filter(|wanted| offered.split_whitespace().any(|has| has == **wanted))
+        {
             write(&at.join("cgroup.subtree_control"), &format!("+{controller}"))?;
         }
         at.push(part);
         fs::create_dir_all(&at).with_context(|| format!("making {}", at.display()))?;
     }
     let offered = fs::read_to_string(at.join("cgroup.controllers"))?;
-    for controller in CONTROLLERS.iter().filter(|wanted| offered.split_whitespace().any(|has| has == **wanted)) {
+    for controller in
+        CONTROLLERS.iter().filter(|wanted| offered.split_whitespace().any(|has| has == **wanted))
+    {
         write(&at.join("cgroup.subtree_control"), &format!("+{controller}"))?;
     }
     Ok(())
@@ -110,7 +114,8 @@ pub fn limit(path: &str, limits: &Limits) -> Result<()> {
         None => Ok(()),
     };
     for (size, bytes) in &limits.hugetlb {
-        let file = if is_v2() { format!("hugetlb.{size}.max") } else { format!("hugetlb.{size}.limit_in_bytes") };
+        let file =
+            if is_v2() { format!("hugetlb.{size}.max") } else { format!("hugetlb.{size}.limit_in_bytes") };
         if directory("hugetlb", path).is_some_and(|full| full.join(&file).exists()) {
             set("hugetlb", &file, bytes.to_string())?;
         }
@@ -120,7 +125,11 @@ pub fn limit(path: &str, limits: &Limits) -> Result<()> {
         if limits.quota > 0 {
             set("cpu", "cpu.max", format!("{} {}", limits.quota, limits.period))?;
         }
-        return if limits.memory > 0 { set("memory", "memory.max", limits.memory.to_string()) } else { Ok(()) };
+        return if limits.memory > 0 {
+            set("memory", "memory.max", limits.memory.to_string())
+        } else {
+            Ok(())
+        };
     }
     set("cpu", "cpu.shares", limits.shares.to_string())?;
     if limits.quota > 0 {
@@ -137,7 +146,8 @@ fn weight(shares: u64) -> u64 {
 
 /// Takes the pod's cgroup away again; what a dead container left below it goes too.
 pub fn remove(path: &str) {
-    let all = ["cpuset", "cpu", "cpuacct", "memory", "hugetlb", "pids", "devices", "freezer", "blkio", "systemd"];
+    let all =
+        ["cpuset", "cpu", "cpuacct", "memory", "hugetlb", "pids", "devices", "freezer", "blkio", "systemd"];
     for full in all.iter().filter_map(|controller| directory(controller, path)) {
         remove_tree(&full);
     }

@@ -43,9 +43,8 @@ impl Cri {
     fn call<Answer: Message>(&self, method: &'static str, request: &impl Message) -> Result<Answer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let body = request.write_to_bytes()?;
-        let answer = runtime.block_on(async {
-            tokio::time::timeout(self.limit, exchange(&self.socket, method, body)).await
-        });
+        let answer = runtime
+            .block_on(async { tokio::time::timeout(self.limit, exchange(&self.socket, method, body)).await });
         let bytes = answer.map_err(|_| anyhow!("{method}: no answer in {:?}", self.limit))??;
         Answer::parse_from_bytes(&bytes).with_context(|| format!("{method}: answer"))
     }
@@ -144,7 +143,11 @@ async fn exchange(socket: &PathBuf, method: &'static str, message: Vec<u8>) -> R
     answer
 }
 
-async fn unary(client: h2::client::SendRequest<Bytes>, method: &'static str, message: Vec<u8>) -> Result<Bytes> {
+async fn unary(
+    client: h2::client::SendRequest<Bytes>,
+    method: &'static str,
+    message: Vec<u8>,
+) -> Result<Bytes> {
     let service = if method.ends_with("Images") { "ImageService" } else { "RuntimeService" };
     let request = http::Request::post(format!("http://localhost/runtime.v1.{service}/{method}"))
         .header("content-type", "application/grpc")

@@ -54,7 +54,12 @@ pub fn seated(machine: &Machine, seen: &Seen, count: u64) -> Result<u32> {
     expected!(seen.cpus.is_disjoint(&machine.reserved), "sits on reserved CPUs: {cpus}");
     let nodes = machine.nodes_of(&seen.cpus);
     expected!(nodes.len() == 1, "CPUs {cpus} lie on nodes {}", list::show(&nodes));
-    expected!(seen.mems == nodes, "CPUs on node {}, memory from {}", list::show(&nodes), list::show(&seen.mems));
+    expected!(
+        seen.mems == nodes,
+        "CPUs on node {}, memory from {}",
+        list::show(&nodes),
+        list::show(&seen.mems)
+    );
     Ok(nodes.into_iter().next().unwrap_or_default())
 }
 
@@ -63,7 +68,12 @@ pub fn apart(all: &[&Seen]) -> Result<()> {
     let mut taken = Set::new();
     for seen in all {
         let both: Set = &taken & &seen.cpus;
-        expected!(both.is_empty(), "CPUs {} are in {} and in an earlier container", list::show(&both), seen.cgroup);
+        expected!(
+            both.is_empty(),
+            "CPUs {} are in {} and in an earlier container",
+            list::show(&both),
+            seen.cgroup
+        );
         taken.extend(&seen.cpus);
     }
     Ok(())

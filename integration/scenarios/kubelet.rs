@@ -44,7 +44,8 @@ fn machine_memory() -> u64 {
 fn hugepage_sizes() -> Vec<u64> {
     let names = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
     let kib = |name: String| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
-    let mut sizes: Vec<u64> = names.filter_map(|entry| kib(entry.file_name().into_string().ok()?)).map(|k| k * 1024).collect();
+    let mut sizes: Vec<u64> =
+        names.filter_map(|entry| kib(entry.file_name().into_string().ok()?)).map(|k| k * 1024).collect();
     sizes.sort_unstable();
     sizes
 }
@@ -82,13 +83,16 @@ pub fn make_pod_cgroup(pod: &Pod) -> Result<()> {
     let resources: Vec<&Resources> = pod.containers.iter().map(|container| &container.resources).collect();
     let path = pod.cgroup_parent();
     cgroup::create(&path)?;
-    cgroup::limit(&path, &Limits {
-        shares: shares(sums.request),
-        quota: quota(sums.cpu_limit) as i64,
-        period: PERIOD,
-        memory: sums.memory_limit,
-        hugetlb: hugepage_limits(&resources),
-    })
+    cgroup::limit(
+        &path,
+        &Limits {
+            shares: shares(sums.request),
+            quota: quota(sums.cpu_limit) as i64,
+            period: PERIOD,
+            memory: sums.memory_limit,
+            hugetlb: hugepage_limits(&resources),
+        },
+    )
 }
 
 fn pod_labels(pod: &Pod) -> HashMap<String, String> {
@@ -118,7 +122,8 @@ pub fn sandbox_config(pod: &Pod) -> PodSandboxConfig {
         memory_limit_in_bytes: sums.memory_limit as i64,
         ..Default::default()
     };
-    let security = LinuxSandboxSecurityContext { namespace_options: Some(namespaces()).into(), ..Default::default() };
+    let security =
+        LinuxSandboxSecurityContext { namespace_options: Some(namespaces()).into(), ..Default::default() };
     let linux = LinuxPodSandboxConfig {
         cgroup_parent: pod.cgroup_parent(),
         security_context: Some(security).into(),
@@ -157,13 +162,23 @@ pub fn container_resources(pod: &Pod, container: &Container) -> LinuxContainerRe
     }
 }
 
-pub fn create_request(pod: &Pod, container: &Container, sandbox: &str, attempt: u32) -> CreateContainerRequest {
+pub fn create_request(
+    pod: &Pod,
+    container: &Container,
+    sandbox: &str,
+    attempt: u32,
+) -> CreateContainerRequest {
     let mut labels = pod_labels(pod);
     labels.insert("io.kubernetes.container.name".to_owned(), container.name.clone());
     let mut annotations: HashMap<String, String> = container.annotations.clone().into_iter().collect();
     annotations.insert("io.kubernetes.container.restartCount".to_owned(), attempt.to_string());
-    let env = |(key, value): &(String, String)| KeyValue { key: key.clone(), value: value.clone(), ..Default::default() };
-    let security = LinuxContainerSecurityContext { namespace_options: Some(namespaces()).into(), ..Default::default() };
+    let env = |(key, value): &(String, String)| KeyValue {
+        key: key.clone(),
+        value: value.clone(),
+        ..Default::default()
+    };
+    let security =
+        LinuxContainerSecurityContext { namespace_options: Some(namespaces()).into(), ..Default::default() };
     let linux = LinuxContainerConfig {
         resources: Some(container_resources(pod, container)).into(),
         security_context: Some(security).into(),

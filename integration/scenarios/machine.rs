@@ -120,7 +120,8 @@ fn gpus() -> Result<Vec<Gpu>> {
         let attribute = |name: &str| read(&entry.path().join(name).to_string_lossy());
         if (attribute("vendor")?.as_str(), attribute("device")?.as_str()) == TESTDEV {
             let node = attribute("numa_node")?.parse::<i32>()?;
-            let node = node.try_into().with_context(|| format!("{}: numa_node {node}", entry.path().display()))?;
+            let node =
+                node.try_into().with_context(|| format!("{}: numa_node {node}", entry.path().display()))?;
             found.push(gpu(&entry.file_name().to_string_lossy(), node));
         }
     }

@@ -125,7 +125,7 @@ impl Node {
 
     pub fn write_maitred_config(&self, settings: &Settings) -> Result<()> {
         fs::create_dir_all("/etc/maitred")?;
-        Ok(fs::write(MAITRED_CONFIG, settings.toml(&self.machine))?)
+        Ok(fs::write(MAITRED_CONFIG, settings.toml(&self.machine, self.lane))?)
     }
 
     /// Starts maitred as an external plugin and waits until containerd has taken it in.
@@ -154,7 +154,9 @@ impl Node {
         wait::until(limit, "containerd has registered maitred", || {
             maitred.check_alive()?;
             let log = containerd.since(mark);
-            Ok(log.lines().any(|line| line.contains("maitred") && line.contains("connected and synchronized")))
+            Ok(log
+                .lines()
+                .any(|line| line.contains("maitred") && line.contains("connected and synchronized")))
         })
     }
 

@@ -70,7 +70,11 @@ pub fn container(cri: &Cri, container: &str, limit: Duration) -> Result<Seen> {
     ensure!(
         (&cpus, &mems) == (&seen.cpus, &seen.mems),
         "cgroup {} allows CPUs {} and nodes {}, its process {pid} CPUs {} and nodes {}",
-        seen.cgroup, list::show(&cpus), list::show(&mems), list::show(&seen.cpus), list::show(&seen.mems),
+        seen.cgroup,
+        list::show(&cpus),
+        list::show(&mems),
+        list::show(&seen.cpus),
+        list::show(&seen.mems),
     );
     Ok(seen)
 }
@@ -87,7 +91,11 @@ fn cgroup_path(pid: u32) -> Result<String> {
     let path = text.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
-        let wanted = if cgroup::is_v2() { controllers.is_empty() } else { controllers.split(',').any(|c| c == "cpuset") };
+        let wanted = if cgroup::is_v2() {
+            controllers.is_empty()
+        } else {
+            controllers.split(',').any(|c| c == "cpuset")
+        };
         wanted.then(|| path.to_owned())
     });
     path.with_context(|| format!("no cpuset cgroup in {text:?}"))
@@ -97,7 +105,9 @@ fn cgroup_path(pid: u32) -> Result<String> {
 pub fn pages_by_node(pid: u32, word: &str) -> Result<BTreeMap<u32, u64>> {
     let mut pages = BTreeMap::new();
     for line in proc(pid, "numa_maps")?.lines().filter(|line| line.contains(word)) {
-        for (node, count) in line.split_whitespace().filter_map(|entry| entry.strip_prefix('N')?.split_once('=')) {
+        for (node, count) in
+            line.split_whitespace().filter_map(|entry| entry.strip_prefix('N')?.split_once('='))
+        {
             if let (Ok(node), Ok(count)) = (node.parse::<u32>(), count.parse::<u64>()) {
                 *pages.entry(node).or_default() += count;
             }

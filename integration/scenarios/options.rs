@@ -20,6 +20,14 @@ impl Lane {
             Lane::Guest => 120,
         })
     }
+
+    /// maitred's own deadline: its default natively; under emulation everything takes its time.
+    pub fn deadline_ms(self) -> u64 {
+        match self {
+            Lane::Native => 1000,
+            Lane::Guest => 30_000,
+        }
+    }
 }
 
 /// Plays the kubelet against a real containerd and checks what containers really get.

@@ -78,13 +78,16 @@ impl Pod {
 
     /// Requests equal limits: whole CPUs and memory of its own.
     pub fn guaranteed(name: &str, cpus: u64, mib: u64) -> Pod {
-        Pod::of(name, Resources {
-            cpu_request: cpus * 1000,
-            cpu_limit: cpus * 1000,
-            memory_request: mib * MIB,
-            memory_limit: mib * MIB,
-            hugepages: BTreeMap::new(),
-        })
+        Pod::of(
+            name,
+            Resources {
+                cpu_request: cpus * 1000,
+                cpu_limit: cpus * 1000,
+                memory_request: mib * MIB,
+                memory_limit: mib * MIB,
+                hugepages: BTreeMap::new(),
+            },
+        )
     }
 
     /// A request and no limit: what most pods of a cluster are.
@@ -144,7 +147,10 @@ impl Pod {
     pub fn qos(&self) -> Qos {
         let stated = |r: &Resources| r.cpu_request + r.cpu_limit + r.memory_request + r.memory_limit > 0;
         let equal = |r: &Resources| {
-            r.cpu_limit > 0 && r.memory_limit > 0 && r.cpu_request == r.cpu_limit && r.memory_request == r.memory_limit
+            r.cpu_limit > 0
+                && r.memory_limit > 0
+                && r.cpu_request == r.cpu_limit
+                && r.memory_request == r.memory_limit
         };
         let all = || self.containers.iter().map(|container| &container.resources);
         if all().all(equal) {

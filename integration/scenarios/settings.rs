@@ -2,6 +2,7 @@
 
 use crate::list;
 use crate::machine::Machine;
+use crate::options::Lane;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -22,7 +23,7 @@ impl Settings {
         Settings { fault: Some(fault), ..Settings::ENFORCE }
     }
 
-    pub fn toml(&self, machine: &Machine) -> String {
+    pub fn toml(&self, machine: &Machine, lane: Lane) -> String {
         format!(
             r#"version = 1
 mode = "{mode}"
@@ -35,7 +36,10 @@ reserved = "{reserved}"
 annotation_pool = "all"
 [annotations]
 trusted_namespaces = ["{TRUSTED}"]
+[failure]
+deadline_ms = {deadline}
 "#,
+            deadline = lane.deadline_ms(),
             mode = self.mode,
             topology = self.topology,
             reserved = list::show(&machine.reserved),

@@ -23,7 +23,11 @@ pub fn until(limit: Duration, what: &str, mut condition: impl FnMut() -> Result<
 }
 
 /// `until` for a condition that says in words what it still sees.
-pub fn until_seen(limit: Duration, what: &str, mut look: impl FnMut() -> Result<Option<String>>) -> Result<()> {
+pub fn until_seen(
+    limit: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Result<Option<String>>,
+) -> Result<()> {
     let mut still = String::new();
     let waited = until(limit, what, || {
         still = look()?.unwrap_or_default();

@@ -17,7 +17,11 @@ fn full_node(node: &mut Node) -> Result<()> {
     expect::apart(&seen.iter().collect::<Vec<_>>())?;
     let pod = |name: &str| Pod::guaranteed(name, node.machine.widest(), 32);
     expect::refused(node.run(pod("one-more")), &["TopologyAffinityError"])?;
-    for exempt in [pod("etcd").static_pod().namespace("kube-system"), pod("static").static_pod(), pod("cni").namespace("kube-system")] {
+    for exempt in [
+        pod("etcd").static_pod().namespace("kube-system"),
+        pod("static").static_pod(),
+        pod("cni").namespace("kube-system"),
+    ] {
         let seated = node.run(exempt)?;
         let shared = node.look(&seated)?;
         for exclusive in &seen {

@@ -79,7 +79,8 @@ fn kept(node: &mut Node) -> Result<()> {
         machine.gpus.iter().partition(|gpu| machine.exclusive_cpus(gpu.node).len() < 4);
     // The last GPU, not the first: CPUs chosen without it would lie on another node.
     let gpu = wide.last().context("the guest has a GPU beside four CPUs")?;
-    let pod = |name: &str, cpus, uuid: &str| Pod::guaranteed(name, cpus, 64).image(TENANT_IMAGE).env(VISIBLE, uuid);
+    let pod =
+        |name: &str, cpus, uuid: &str| Pod::guaranteed(name, cpus, 64).image(TENANT_IMAGE).env(VISIBLE, uuid);
     let seated = node.run(pod("kept", 2, &gpu.uuid))?;
     let seen = node.look(&seated)?;
     let home = expect::seated(&machine, &seen, 2)?;

@@ -82,7 +82,12 @@ fn maitred_killed(node: &mut Node) -> Result<()> {
     let repaired = node.look(&gap)?;
     expect::same("process of the gap's pod", &unpinned.pid, &repaired.pid)?;
     let nodes = node.machine.nodes_of(&repaired.cpus);
-    expected!(nodes.len() == 1, "repaired onto CPUs {} of nodes {}", list::show(&repaired.cpus), list::show(&nodes));
+    expected!(
+        nodes.len() == 1,
+        "repaired onto CPUs {} of nodes {}",
+        list::show(&repaired.cpus),
+        list::show(&nodes)
+    );
     if let Some((pod, seen)) = &seated {
         unchanged(node, pod, seen)?;
         expect::apart(&[seen, &repaired])?;

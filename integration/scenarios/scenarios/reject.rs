@@ -35,7 +35,11 @@ fn best_effort(node: &mut Node) -> Result<()> {
     let pod = Pod::guaranteed("loose", wanted, 64).namespace(TRUSTED).annotation(POLICY, "best-effort");
     let seated = node.run(pod)?;
     let seen = node.look(&seated)?;
-    expected!(seen.cpus.len() as u64 == wanted, "wanted {wanted} CPUs of its own, has {}", list::show(&seen.cpus));
+    expected!(
+        seen.cpus.len() as u64 == wanted,
+        "wanted {wanted} CPUs of its own, has {}",
+        list::show(&seen.cpus)
+    );
     let nodes = node.machine.nodes_of(&seen.cpus);
     expected!(nodes.len() == 2, "CPUs {} lie on nodes {}", list::show(&seen.cpus), list::show(&nodes));
     Ok(())
