@@ -17,6 +17,7 @@ trap 'rm -rf "$work"' EXIT
 truncate -s 256M "$work/payload.img"
 mke2fs -qF -t ext4 -O ^has_journal -d "$payload" "$work/payload.img"
 
+# shellcheck disable=SC2054  # QEMU's options have commas
 machine=(-machine q35 -accel "${MAITRED_ACCEL:-tcg,thread=multi}" -cpu max -m 4G
     -smp 16,sockets=2,dies=2,cores=2,threads=2)
 for node in 0 1 2 3; do
@@ -25,7 +26,7 @@ for node in 0 1 2 3; do
 done
 distance() { machine+=(-numa "dist,src=$1,dst=$2,val=$3" -numa "dist,src=$2,dst=$1,val=$3"); }
 distance 0 1 12; distance 2 3 12
-for far in '0 2' '0 3' '1 2' '1 3'; do distance ${far% *} ${far#* } 32; done
+for left in 0 1; do for right in 2 3; do distance $left $right 32; done; done
 
 # pxb NODE COUNT: a host bridge on NODE with COUNT stand-ins for GPUs, each on a port of its own.
 bus=32 port=0
@@ -43,7 +44,7 @@ pxb() {
 pxb 0 1; pxb 1 2; pxb 2 2
 
 options=$(IFS=,; echo "$*")
-# shellcheck disable=SC2054
+# shellcheck disable=SC2054  # again
 machine+=(-kernel "$guest/vmlinuz" -initrd "$guest/initramfs"
     -append "console=ttyS0 quiet panic=-1 random.trust_cpu=on mitigations=off tsc=reliable clocksource=tsc lpj=4000000 lane=$options"
     -drive "if=none,id=root,file=$guest/root.img,format=raw,snapshot=on" -device virtio-blk-pci,bus=pcie.0,drive=root

@@ -28,10 +28,10 @@ while IFS=: read -r _ controllers path; do
     [ -d "$mounted" ] && cgroups+=("${mounted%/}${path%/}/$lane")
 done </proc/self/cgroup
 
+# Killed processes leave their cgroups a moment later.
 clean_up() {
     local directory
     for directory in "${cgroups[@]}"; do
-        # Killed processes leave their cgroups a moment later.
         for _ in 1 2 3 4 5 6 7 8 9 10; do
             [ -d "$directory" ] || break
             find "$directory" -depth -type d -exec rmdir {} + 2>/dev/null || sleep 0.1
@@ -50,9 +50,15 @@ for directory in "${cgroups[@]}"; do
     done
 done
 
+# All of it dies with this script, however that ends: unshare by its parent's death, the rest as the
+# processes of its namespace.
 # shellcheck disable=SC2016  # expanded by the inner shell
 bash -c '
     cgroups=$1; shift
     for directory in $cgroups; do echo $$ >"$directory/cgroup.procs"; done
-    exec unshare --mount --pid --fork --kill-child --cgroup --net --uts --ipc "$@"
-' lane "${cgroups[*]}" "$integration/native/inside.sh" "$cache/root" "$payload" --lane native "$@"
+    exec setpriv --pdeathsig KILL \
+        unshare --mount --pid --fork --kill-child --cgroup --net --uts --ipc "$@"
+' lane "${cgroups[*]}" "$integration/native/inside.sh" "$cache/root" "$payload" --lane native "$@" </dev/null &
+child=$!
+trap 'kill -KILL $child' INT TERM
+wait $child

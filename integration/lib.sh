@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 
 integration=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034  # for the scripts that source this
 project=$(dirname "$integration")
 cache=${MAITRED_CACHE:-$integration/.cache}
 mkdir -p "$cache"

@@ -16,6 +16,7 @@ mirror() {
     # shellcheck source=/dev/null
     codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || return 0
     # Other vendors name their suites so too, but have no component "main" there.
+    # shellcheck disable=SC2016  # apt fills these in
     apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' |
         awk -v suite="$codename" '$1 == suite && $2 == "main" { sub("/$", "", $3); print $3; exit }'
 }

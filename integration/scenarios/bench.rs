@@ -24,11 +24,13 @@ pub fn create(node: &mut Node, pairs: u32) -> Result<()> {
             with.push(seated);
         }
     }
-    let mut difference: Vec<f64> =
-        with.iter().zip(&without).map(|(with, without)| millis(*with) - millis(*without)).collect();
-    println!("create, no plugin:   median {:.2} ms", median(&mut without.into_iter().map(millis).collect()));
-    println!("create, maitred:     median {:.2} ms", median(&mut with.into_iter().map(millis).collect()));
-    println!("difference in pairs: median {:.2} ms over {pairs} pairs", median(&mut difference));
+    let millis =
+        |times: Vec<Duration>| times.iter().map(|time| time.as_secs_f64() * 1000.0).collect::<Vec<_>>();
+    let (without, with) = (millis(without), millis(with));
+    let difference = with.iter().zip(&without).map(|(with, without)| with - without).collect();
+    println!("create, no plugin:   median {:.2} ms", median(without));
+    println!("create, maitred:     median {:.2} ms", median(with));
+    println!("difference in pairs: median {:.2} ms over {pairs} pairs", median(difference));
     Ok(())
 }
 
@@ -40,11 +42,7 @@ fn timed_create(node: &Node, pod: &Pod, sandbox: &str, attempt: u32) -> Result<D
     Ok(took)
 }
 
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
-}
-
-fn median(times: &mut Vec<f64>) -> f64 {
+fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -54,7 +54,7 @@ fn run(options: &Options) -> Result<bool> {
         None if options.demo => demo::run(&mut node),
         None => runner::run(&mut node, options),
     });
-    if done.is_err() {
+    if done.is_err() || (options.demo && matches!(done, Ok(false))) {
         runner::show_logs(&node, (0, 0));
     }
     let ended = node.shut_down();

@@ -97,6 +97,7 @@ fn updated(node: &mut Node) -> Result<()> {
     let after = node.look(&seated)?;
     expect::cpus("after an update", &before.cpus, &after.cpus)?;
     expect::same("nodes after an update", &before.mems, &after.mems)?;
+    expect::same("quota after an update", &before.cpu_max, &after.cpu_max)?;
     let shared_after = node.look(&shared)?;
     expect::cpus("shared, after an update", &shared_before.cpus, &shared_after.cpus)
 }
