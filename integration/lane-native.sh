@@ -40,6 +40,13 @@ clean_up() {
 }
 trap clean_up EXIT
 
+# What a run that was killed outright has left.
+for directory in "${cgroups[@]}"; do
+    for stale in "${directory%-*}"-*; do
+        [ ! -d "$stale" ] || [ -d "/proc/${stale##*-}" ] || find "$stale" -depth -type d -exec rmdir {} +
+    done
+done
+
 for directory in "${cgroups[@]}"; do
     mkdir "$directory"
     # A new v1 cpuset is empty, and an empty cpuset takes no process.

@@ -77,10 +77,8 @@ impl Node {
         fs::write(CONTAINERD_CONFIG, containerd_config(self.lane))?;
         self.containerd.start(Command::new("containerd").args(["--config", CONTAINERD_CONFIG]))?;
         let (cri, containerd) = (&self.cri, &mut self.containerd);
-        wait::until(Duration::from_secs(120), "containerd is ready for pods", || {
-            containerd.check_alive()?;
-            cri.ready()
-        })
+        let limit = Duration::from_secs(120);
+        wait::until_alive(limit, "containerd is ready for pods", || containerd.check_alive(), || cri.ready())
     }
 
     pub fn import_images(&self) -> Result<()> {
@@ -151,13 +149,17 @@ impl Node {
             return Ok(());
         }
         let (limit, containerd, maitred) = (self.patience(), &self.containerd, &mut self.maitred);
-        wait::until(limit, "containerd has registered maitred", || {
-            maitred.check_alive()?;
-            let log = containerd.since(mark);
-            Ok(log
-                .lines()
-                .any(|line| line.contains("maitred") && line.contains("connected and synchronized")))
-        })
+        wait::until_alive(
+            limit,
+            "containerd has registered maitred",
+            || maitred.check_alive(),
+            || {
+                let log = containerd.since(mark);
+                Ok(log
+                    .lines()
+                    .any(|line| line.contains("maitred") && line.contains("connected and synchronized")))
+            },
+        )
     }
 
     /// Puts maitred into the plugin directory (it starts with containerd) or takes it out again.

@@ -22,6 +22,21 @@ pub fn until(limit: Duration, what: &str, mut condition: impl FnMut() -> Result<
     }
 }
 
+/// `until`, given up at once when what it waits for has died.
+pub fn until_alive(
+    limit: Duration,
+    what: &str,
+    mut alive: impl FnMut() -> Result<()>,
+    mut condition: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let mut dead = None;
+    until(limit, what, || {
+        dead = alive().err();
+        Ok(dead.is_some() || condition()?)
+    })?;
+    dead.map_or(Ok(()), |error| Err(error.context(format!("waiting for: {what}"))))
+}
+
 /// `until` for a condition that says in words what it still sees.
 pub fn until_seen(
     limit: Duration,
