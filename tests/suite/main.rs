@@ -1,2 +1,3 @@
 //! The one integration-test binary.
 mod conformance;
+mod engine;
