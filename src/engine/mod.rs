@@ -20,6 +20,8 @@ mod refuse;
 mod search;
 mod sentence;
 mod take;
+#[cfg(test)]
+mod tests;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
 pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve};
