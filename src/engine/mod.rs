@@ -17,6 +17,8 @@ mod need;
 mod occupancy;
 mod offer;
 mod refuse;
+#[doc(hidden)]
+pub mod rules;
 mod search;
 mod sentence;
 mod take;

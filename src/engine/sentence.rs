@@ -1,6 +1,7 @@
 //! The sentence of a rejection: one line a person reads.
 
 use super::explain::Available;
+use super::hints::Hints;
 use super::mask::Mask;
 use super::need::Need;
 use super::offer::Offer;
@@ -94,7 +95,7 @@ fn no_nodes(offer: &Offer, need: Option<&Need>, wanted: &str) -> String {
         return format!("no single NUMA node has {wanted}");
     }
     let Some(need) = need else { return format!("no NUMA nodes have {wanted}") };
-    let sizes: Vec<usize> = offer.hints(need).iter().map(|hints| hints.minimal).collect();
+    let sizes: Vec<usize> = offer.hints(need).iter().filter_map(Hints::size).collect();
     let (least, most) = (sizes.iter().min().copied().unwrap_or(1), sizes.iter().max().copied().unwrap_or(1));
     match (least, most) {
         (1, 1) => format!("no single NUMA node has {wanted}"),
