@@ -22,7 +22,7 @@ pub(super) fn take_evenly(
     if need == 0 || !need.is_multiple_of(group) || free.iter().sum::<usize>() < need {
         return take_packed(layout, available, need, packed);
     }
-    let nodes = layout.nodes.sorted(&layout.flags(available));
+    let nodes = sorted_nodes(layout, &layout.flags(available));
     let per_node = layout.cpus.len().div_ceil(group).div_ceil(free.len().max(1));
     let mut search = Search { free: &free, nodes: &nodes, need, group, per_node, budget: BUDGET };
     let Some(shares) = search.best() else {
@@ -42,13 +42,21 @@ pub(super) fn take_evenly(
     Some(taken)
 }
 
+/// Nodes with free CPUs in the order everything is sorted by.
+fn sorted_nodes(layout: &Layout, free: &[bool]) -> Vec<usize> {
+    match layout.nodes_first() {
+        true => layout.nodes.sorted(free),
+        false => layout.nodes.sorted_within(&layout.sockets, &layout.sockets.sorted(free), free),
+    }
+}
+
 /// How many CPUs a node gives, in the portions they are taken in.
 type Shares = Vec<(usize, Vec<usize>)>;
 
 struct Search<'a> {
     /// Free CPUs by node.
     free: &'a [usize],
-    /// Nodes with free CPUs, fewest first.
+    /// Nodes with free CPUs, in order.
     nodes: &'a [usize],
     need: usize,
     group: usize,
@@ -164,8 +172,8 @@ impl Search<'_> {
     }
 
     /// Calls `visit` with every combination of `size` of the nodes, in lexicographic order, until it
-    /// says stop. Of nodes with equally many free CPUs only the first few are tried: any other choice
-    /// among them would score the same and come later.
+    /// says stop. Of nodes with equally many free CPUs only the first are tried: any other choice among
+    /// them would score the same and come later.
     fn combine(&mut self, nodes: &[usize], size: usize, visit: &mut dyn FnMut(&mut Self, &[usize]) -> bool) {
         let mut picked = Vec::with_capacity(size);
         self.descend(nodes, size, &mut picked, visit);
@@ -183,12 +191,12 @@ impl Search<'_> {
             self.budget = self.budget.saturating_sub(1);
             return within && visit(self, picked);
         }
-        let mut skipped = None;
+        let mut tried: Vec<usize> = Vec::new();
         for (index, node) in rest.iter().enumerate() {
             if rest.len() - index < size {
                 break;
             }
-            if skipped == Some(self.free[*node]) {
+            if tried.contains(&self.free[*node]) {
                 continue;
             }
             picked.push(*node);
@@ -197,7 +205,7 @@ impl Search<'_> {
             if !go_on {
                 return false;
             }
-            skipped = Some(self.free[*node]);
+            tried.push(self.free[*node]);
         }
         true
     }

@@ -13,10 +13,19 @@ pub(super) struct Hints {
     pub(super) demands: Vec<Demand>,
     /// What else holds for memory.
     pub(super) shape: Option<Shape>,
-    /// The fewest nodes that hold the request when nothing is taken: sets of that size are preferred.
-    pub(super) minimal: usize,
-    /// A set that reaches into this many sockets is preferred too (align-by-socket).
-    pub(super) sockets: Option<usize>,
+    /// Which of them are preferred.
+    pub(super) preference: Preference,
+}
+
+/// Which sets are preferred.
+#[derive(Debug, Clone)]
+pub(super) enum Preference {
+    /// Those of the fewest nodes that hold the request when nothing is taken.
+    Fewest(usize),
+    /// Those, and those that reach into that many sockets (align-by-socket).
+    Sockets { fewest: usize, sockets: usize },
+    /// These: for hints that come as a list.
+    Listed(Vec<Mask>),
 }
 
 /// Memory of one node and memory of several are never mixed on a node.
@@ -58,9 +67,23 @@ impl Hints {
             && self.demands.iter().enumerate().all(met)
     }
 
+    /// The one size all preferred sets have, where they have one.
+    pub(super) fn size(&self) -> Option<usize> {
+        match &self.preference {
+            Preference::Fewest(fewest) => Some(*fewest),
+            Preference::Sockets { .. } | Preference::Listed(_) => None,
+        }
+    }
+
     /// Whether the nodes are as few as the request can do with.
     pub(super) fn prefers(&self, machine: &Machine, mask: Mask) -> bool {
-        mask.count() == self.minimal || self.sockets.is_some_and(|fewest| machine.sockets(mask) == fewest)
+        match &self.preference {
+            Preference::Fewest(fewest) => mask.count() == *fewest,
+            Preference::Sockets { fewest, sockets } => {
+                mask.count() == *fewest || machine.sockets(mask) == *sockets
+            }
+            Preference::Listed(masks) => masks.contains(&mask),
+        }
     }
 
     /// Whether there is any set at all.

@@ -56,7 +56,7 @@ fn preferred(machine: &Machine, hints: &[Hints], single: bool, closest: bool) ->
     if single {
         return best_of_size(machine, &common, 1, closest, &accept);
     }
-    let fixed = hints.iter().filter(|hints| hints.sockets.is_none()).map(|hints| hints.minimal);
+    let fixed = hints.iter().filter_map(Hints::size);
     let (least, most) = (fixed.clone().min(), fixed.max());
     let sizes = least.unwrap_or(1)..=most.unwrap_or(machine.nodes().len());
     if least != most || !hints.iter().all(Hints::possible) {

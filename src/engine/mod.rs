@@ -7,6 +7,7 @@ mod admit;
 mod allocate;
 mod books;
 mod distribute;
+mod explain;
 mod hints;
 mod layout;
 mod machine;
@@ -16,8 +17,13 @@ mod need;
 mod occupancy;
 mod offer;
 mod refuse;
+#[doc(hidden)]
+pub mod rules;
 mod search;
+mod sentence;
 mod take;
+#[cfg(test)]
+mod tests;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
 pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve};

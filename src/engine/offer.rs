@@ -1,7 +1,7 @@
 //! What is free for one pod: where each resource it needs could come from.
 
 use super::books::Block;
-use super::hints::{Hints, Shape, fewest};
+use super::hints::{Hints, Preference, Shape, fewest};
 use super::machine::{DeviceTable, Machine};
 use super::mask::Mask;
 use super::need::{DeviceNeed, Need};
@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 pub(super) struct Offer<'a> {
     pub(super) machine: &'a Machine,
     pub(super) occupancy: &'a Occupancy,
-    pub(super) pod: &'a PodUid,
     pub(super) policy: &'a Policy,
     /// CPUs nobody holds.
     pub(super) free: CpuSet,
@@ -26,11 +25,11 @@ impl<'a> Offer<'a> {
     pub(super) fn new(
         machine: &'a Machine,
         occupancy: &'a Occupancy,
-        pod: &'a PodUid,
+        pod: &PodUid,
         policy: &'a Policy,
     ) -> Self {
         let free = occupancy.free_cpus(machine);
-        Self { machine, occupancy, pod, policy, free, reusable: occupancy.reusable(pod) }
+        Self { machine, occupancy, policy, free, reusable: occupancy.reusable(pod) }
     }
 
     /// The hints of every resource that has a preference.
@@ -69,8 +68,11 @@ impl<'a> Offer<'a> {
         demands.extend(own.map(|(at, _)| Demand::hit(self.nodes(), Mask::single(machine.cpu_nodes[at]))));
         let by_socket = self.policy.cpu.has(CpuOption::AlignBySocket);
         let per_socket = machine.cpu_nodes.len() / machine.layout.sockets.members.len().max(1);
-        let sockets = (by_socket && per_socket > 0).then(|| minimal.div_ceil(per_socket));
-        Hints { universe, demands, shape: None, minimal, sockets }
+        let preference = match by_socket && per_socket > 0 {
+            true => Preference::Sockets { fewest: minimal, sockets: minimal.div_ceil(per_socket) },
+            false => Preference::Fewest(minimal),
+        };
+        Hints { universe, demands, shape: None, preference }
     }
 
     /// Where all types of memory could come from together.
@@ -94,8 +96,7 @@ impl<'a> Offer<'a> {
             universe: machine.all(),
             demands: need.memory.iter().map(|kind| demand(&free, kind)).collect(),
             shape: Some(shape),
-            minimal: fewest(machine.all(), &ever),
-            sockets: None,
+            preference: Preference::Fewest(fewest(machine.all(), &ever)),
         }
     }
 
@@ -144,8 +145,7 @@ impl<'a> Offer<'a> {
             universe,
             demands: std::iter::once(now).chain(hits).collect(),
             shape: None,
-            minimal: fewest(universe, &[ever]),
-            sockets: None,
+            preference: Preference::Fewest(fewest(universe, &[ever])),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! One recorded scenario: a machine, a policy, and pods that come and go.
 
+use super::json::{list, memory_kind, milli, number, text};
 use maitred::engine::{Device, Machine, Reserve, admit_pod};
 use maitred::ledger::Ledger;
 use maitred::model::*;
@@ -270,40 +271,4 @@ fn container(one: &Value, kind: ContainerKind, qos: Qos, devices: &Value) -> Con
         }
     }
     request
-}
-
-fn memory_kind(name: &str) -> Option<MemoryKind> {
-    match name.strip_prefix("hugepages-") {
-        Some(size) => Some(MemoryKind::Hugepages(size.parse().expect("a page size"))),
-        None => (name == "memory").then_some(MemoryKind::Memory),
-    }
-}
-
-/// A Kubernetes quantity in thousandths.
-fn milli(text: &str) -> u64 {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().unwrap_or_else(|_| panic!("{text:?} is no quantity"));
-    let factor = match &text[digits..] {
-        "m" => return number,
-        "" => 1,
-        "k" => 1000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1 << 40,
-        other => panic!("{other:?} is no unit"),
-    };
-    number * factor * 1000
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_default()
 }

@@ -1,0 +1,410 @@
+//! Rows about a single rule: which CPUs are taken, which hints a resource has, how hints are merged,
+//! what one allocation does to one manager's state.
+
+use super::json::{list, number, text};
+use maitred::engine::{Device, Machine, Occupancy, Reserve, Seat, admit_container, rules};
+use maitred::model::*;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Topologies by id.
+pub type Topologies = BTreeMap<String, Topology>;
+
+pub fn topologies(text_of_file: &str) -> Topologies {
+    let all: Value = serde_json::from_str(text_of_file).expect("topologies.json is JSON");
+    list(&all).iter().map(|one| (text(&one["id"]), topology(list(&one["cpus"])))).collect()
+}
+
+/// Rows of CPU, core, socket, node, last-level cache. Groups stay in the order of these ids.
+fn topology(rows: &[Value]) -> Topology {
+    let mut groups: [BTreeMap<u64, CpuSet>; 4] = Default::default();
+    let mut packages_of: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut cpus = CpuSet::new();
+    for row in rows {
+        let cpu = CpuId(number(&row[0]) as u32);
+        cpus.insert(cpu);
+        packages_of.entry(number(&row[1])).or_insert_with(|| number(&row[2]));
+        for (at, group) in groups.iter_mut().enumerate() {
+            group.entry(number(&row[at + 1])).or_default().insert(cpu);
+        }
+    }
+    let [cores, packages, nodes, caches] = groups;
+    let node = |(id, cpus): (u64, CpuSet)| NumaNode {
+        id: NodeId(id as u32),
+        cpus,
+        memory_bytes: 0,
+        hugepages: BTreeMap::new(),
+        distances: BTreeMap::new(),
+    };
+    let core = |(id, cpus)| Core { package: PackageId(packages_of[&id] as u32), cpus };
+    Topology {
+        cpus,
+        cores: cores.into_iter().map(core).collect(),
+        packages: packages.into_iter().map(|(id, cpus)| Package { id: PackageId(id as u32), cpus }).collect(),
+        numa_nodes: nodes.into_iter().map(node).collect(),
+        llcs: caches.into_values().map(|cpus| Llc { cpus, size_bytes: None }).collect(),
+        ..Topology::default()
+    }
+}
+
+/// Compares one row; an error says what differs.
+pub fn row(line: &str, topologies: &Topologies) -> Result<(), String> {
+    let row: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    match text(&row["op"]).as_str() {
+        "take" => take(&row, topologies),
+        "cpuhints" => cpu_hints(&row, topologies),
+        "cpualloc" => cpu_alloc(&row, topologies),
+        "memhints" => memory_hints(&row),
+        "memalloc" => memory_alloc(&row),
+        "devhints" => device_hints(&row),
+        "merge" => merge(&row),
+        other => Err(format!("unknown kind of row {other:?}")),
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(ours: &T, theirs: &T) -> Result<(), String> {
+    if ours == theirs { Ok(()) } else { Err(format!("{ours:?}, expected {theirs:?}")) }
+}
+
+/// A list as the kernel writes it, or an array of numbers.
+fn cpus(value: &Value) -> CpuSet {
+    match value.as_str() {
+        Some(list) => list.parse().expect("a CPU list"),
+        None => list(value).iter().map(|cpu| CpuId(number(cpu) as u32)).collect(),
+    }
+}
+
+fn nodes(value: &Value) -> NodeSet {
+    list(value).iter().map(|node| NodeId(number(node) as u32)).collect()
+}
+
+fn take(row: &Value, topologies: &Topologies) -> Result<(), String> {
+    let topology = &topologies[&text(&row["topology"])];
+    let group = (row["distribute"] == true).then(|| number(&row["cpuGroupSize"]) as usize);
+    let style = (row["sorting"] == "spread", row["preferAlignByUncoreCache"] == true, group);
+    let need = number(&row["numCPUs"]) as usize;
+    let taken = rules::taken(topology, &cpus(&row["available"]), need, style);
+    let expected = row["expect"]["cpus"].as_str().map(|_| cpus(&row["expect"]["cpus"]));
+    same(&taken, &expected)
+}
+
+fn policy(topology: TopologyPolicy) -> Policy {
+    Policy {
+        topology,
+        scope: Scope::Container,
+        cpu: CpuOptions::default(),
+        prefer_closest: false,
+        memory: MemoryManager::Static,
+        unknown_locality: UnknownLocality::Ignore,
+    }
+}
+
+fn request(cpus: u64, memory: &Value) -> ContainerRequest {
+    let mut request = ContainerRequest {
+        name: "main".into(),
+        kind: ContainerKind::App,
+        qos: Qos::Guaranteed,
+        cpu_milli: cpus * 1000,
+        memory: Bytes(0),
+        hugepages: BTreeMap::new(),
+        devices: BTreeMap::new(),
+        opt_out: false,
+    };
+    for (kind, bytes) in amounts(memory) {
+        match kind {
+            MemoryKind::Memory => request.memory = bytes,
+            MemoryKind::Hugepages(size) => {
+                request.hugepages.insert(size, bytes);
+            }
+        }
+    }
+    request
+}
+
+/// `{"memory": bytes, "hugepages-1Gi": bytes}`.
+fn amounts(memory: &Value) -> Vec<(MemoryKind, Bytes)> {
+    let all = memory.as_object().into_iter().flatten();
+    all.map(|(name, bytes)| (super::json::memory_kind(name).expect("a type"), Bytes(number(bytes)))).collect()
+}
+
+fn hold(occupancy: &mut Occupancy, machine: &Machine, pod: &str, name: &str, kind: ContainerKind, held: Placement) {
+    occupancy.reserve(machine, ContainerKey::new(pod.into(), name.into()), kind, &held);
+}
+
+fn exclusive(cpus: CpuSet) -> Placement {
+    Placement { cpus, ..Placement::default() }
+}
+
+fn expected_hints(expected: &Value) -> rules::Listed {
+    let mut all: rules::Listed =
+        list(expected).iter().map(|hint| (nodes(&hint["nodes"]), hint["preferred"] == true)).collect();
+    all.sort();
+    all
+}
+
+fn same_hints(mut ours: rules::Listed, expected: &Value) -> Result<(), String> {
+    ours.sort();
+    same(&ours, &expected_hints(expected))
+}
+
+fn cpu_hints(row: &Value, topologies: &Topologies) -> Result<(), String> {
+    let topology = &topologies[&text(&row["topology"])];
+    let reserve = Reserve { cpus: Some(CpuSet::new()), ..Reserve::default() };
+    let machine = Machine::new(topology, &reserve).map_err(|error| error.to_string())?;
+    let mut occupancy = Occupancy::new(&machine);
+    let available = cpus(&row["available"]);
+    let other = machine.online().difference(&available);
+    hold(&mut occupancy, &machine, "other", "main", ContainerKind::App, exclusive(other));
+    let mut policy = policy(TopologyPolicy::Restricted);
+    if row["alignBySocket"] == true {
+        policy.cpu.0.insert(CpuOption::AlignBySocket);
+    }
+    let request = request(number(&row["request"]), &Value::Null);
+    let hints = rules::hints(&machine, &occupancy, &"pod".into(), &request, &policy);
+    same_hints(hints.into_iter().next().unwrap_or_default(), &row["expect"])
+}
+
+fn cpu_alloc(row: &Value, topologies: &Topologies) -> Result<(), String> {
+    let topology = &topologies[&text(&row["topology"])];
+    let reserve = Reserve { cpus: Some(cpus(&row["reserved"])), ..Reserve::default() };
+    let mut machine = Machine::new(topology, &reserve).map_err(|error| error.to_string())?;
+    machine.keep_shared_cpu(false);
+    let mut policy = policy(TopologyPolicy::BestEffort);
+    let options = [
+        ("AlignBySocket", CpuOption::AlignBySocket),
+        ("DistributeCPUsAcrossCores", CpuOption::DistributeAcrossCores),
+        ("DistributeCPUsAcrossNUMA", CpuOption::DistributeAcrossNuma),
+        ("FullPhysicalCPUsOnly", CpuOption::FullPcpusOnly),
+        ("PreferAlignByUncoreCacheOption", CpuOption::PreferAlignByUncoreCache),
+        ("StrictCPUReservation", CpuOption::StrictReservation),
+    ];
+    policy.cpu.0.extend(options.iter().filter(|(name, _)| row["options"][*name] == true).map(|(_, it)| *it));
+    let (pod, container) = (text(&row["pod"]), text(&row["container"]));
+    let mut occupancy = Occupancy::new(&machine);
+    let reusable = cpus(&row["reusable"]);
+    let mut known = cpus(&row["before"]["default"]).union(machine.reserved());
+    for (uid, containers) in row["before"]["assignments"].as_object().into_iter().flatten() {
+        for (name, held) in containers.as_object().into_iter().flatten() {
+            let held = cpus(held);
+            known = known.union(&held);
+            let init = *uid == pod && !held.is_disjoint(&reusable);
+            let kind = if init { ContainerKind::Init } else { ContainerKind::App };
+            hold(&mut occupancy, &machine, uid, name, kind, exclusive(held));
+        }
+    }
+    let other = machine.online().difference(&known);
+    hold(&mut occupancy, &machine, "other", "main", ContainerKind::App, exclusive(other));
+    let mut request = request(number(&row["guaranteedCPUs"]), &Value::Null);
+    request.name = container.as_str().into();
+    let placed = admit_container(&machine, &occupancy, &pod.as_str().into(), &request, Some(&seat(row)), &policy);
+    let expected = &row["after"]["assignments"][&pod][&container];
+    match (placed, row["error"].as_str()) {
+        (Ok(placed), None) => same(&placed.cpus, &cpus(expected)),
+        (Err(_), Some(_)) => Ok(()),
+        (Ok(placed), Some(error)) => Err(format!("placed {placed:?}, expected {error}")),
+        (Err(rejection), None) => Err(format!("{rejection}, expected {expected}")),
+    }
+}
+
+fn seat(row: &Value) -> Seat {
+    let affinity = row["hint"]["nodes"].is_array().then(|| nodes(&row["hint"]["nodes"]));
+    Seat { affinity, preferred: row["hint"]["preferred"] == true }
+}
+
+/// A machine of which only the memory is known.
+fn memory_machine(state: &Value) -> Result<Machine, String> {
+    let mut topology = Topology::default();
+    for (id, node) in state.as_object().into_iter().flatten() {
+        let number_of_node: u32 = id.parse().map_err(|_| format!("node {id:?}"))?;
+        let allocatable = |name: &str| number(&node["memoryMap"][name]["allocatable"]);
+        let size = HugepageSize::GIB1;
+        let total = allocatable("hugepages-1Gi") / size.bytes();
+        let cpus = CpuSet::single(CpuId(number_of_node));
+        topology.cpus.extend(cpus.iter());
+        topology.packages.push(Package { id: PackageId(number_of_node), cpus: cpus.clone() });
+        topology.cores.push(Core { package: PackageId(number_of_node), cpus: cpus.clone() });
+        topology.numa_nodes.push(NumaNode {
+            id: NodeId(number_of_node),
+            cpus,
+            memory_bytes: allocatable("memory") + total * size.bytes(),
+            hugepages: [(size, HugepagePool { total, free: total })].into(),
+            distances: BTreeMap::new(),
+        });
+    }
+    Machine::new(&topology, &Reserve::default()).map_err(|error| error.to_string())
+}
+
+/// Promises of one node set, with what of them is whose.
+fn blocks(nodes: &NodeSet, amounts: Vec<(MemoryKind, Bytes)>) -> Placement {
+    let block = |(kind, bytes)| MemoryBlock { nodes: nodes.clone(), kind, bytes };
+    Placement { memory: amounts.into_iter().map(block).collect(), ..Placement::default() }
+}
+
+/// `{"01": {…}}`: node sets as binary numbers.
+fn reusable(row: &Value) -> Vec<(NodeSet, Vec<(MemoryKind, Bytes)>)> {
+    let all = row["reusable"].as_object().into_iter().flatten();
+    all.map(|(mask, memory)| {
+        let bits = mask.bytes().rev().enumerate().filter(|(_, digit)| *digit == b'1');
+        (bits.map(|(node, _)| NodeId(node as u32)).collect(), amounts(memory))
+    })
+    .collect()
+}
+
+/// What the state says is reserved: the pod's init containers' as told, the rest somebody else's.
+fn memory_occupancy(machine: &Machine, state: &Value, row: &Value, pod: &str) -> Occupancy {
+    let mut occupancy = Occupancy::new(machine);
+    let own = reusable(row);
+    let mut sets: BTreeSet<NodeSet> = BTreeSet::new();
+    let mut reserved: BTreeMap<(NodeSet, MemoryKind), u64> = BTreeMap::new();
+    for node in state.as_object().into_iter().flatten().map(|(_, node)| node) {
+        if number(&node["numberOfAssignments"]) > 0 {
+            let cells = nodes(&node["cells"]);
+            for (name, table) in node["memoryMap"].as_object().into_iter().flatten() {
+                let kind = super::json::memory_kind(name).expect("a type of memory");
+                *reserved.entry((cells.clone(), kind)).or_default() += number(&table["reserved"]);
+            }
+            sets.insert(cells);
+        }
+    }
+    for (at, (nodes, amounts)) in own.into_iter().enumerate() {
+        for (kind, bytes) in &amounts {
+            let rest = reserved.entry((nodes.clone(), *kind)).or_default();
+            *rest = rest.saturating_sub(bytes.0);
+        }
+        let held = blocks(&nodes, amounts);
+        hold(&mut occupancy, machine, pod, &format!("earlier{at}"), ContainerKind::Init, held);
+    }
+    for (at, set) in sets.iter().enumerate() {
+        let of_set = reserved.iter().filter(|((nodes, _), _)| nodes == set);
+        let amounts = of_set.map(|((_, kind), bytes)| (*kind, Bytes(*bytes))).collect();
+        let held = blocks(set, amounts);
+        hold(&mut occupancy, machine, "other", &format!("main{at}"), ContainerKind::App, held);
+    }
+    occupancy
+}
+
+fn memory_hints(row: &Value) -> Result<(), String> {
+    let machine = memory_machine(&row["machineState"])?;
+    let occupancy = memory_occupancy(&machine, &row["machineState"], row, "pod");
+    let request = request(0, &row["requests"]);
+    let policy = policy(TopologyPolicy::Restricted);
+    let ours = rules::hints(&machine, &occupancy, &"pod".into(), &request, &policy);
+    let ours = ours.into_iter().next().unwrap_or_default();
+    let expected = row["expect"].as_object().into_iter().flatten();
+    if row["expect"].as_object().is_none_or(serde_json::Map::is_empty) {
+        return same(&ours, &Vec::new());
+    }
+    expected.map(|(_, hints)| same_hints(ours.clone(), hints)).collect()
+}
+
+fn memory_alloc(row: &Value) -> Result<(), String> {
+    let (pod, container) = (text(&row["pod"]), text(&row["container"]));
+    let state = &row["before"]["machineState"];
+    let machine = memory_machine(state)?;
+    let mut occupancy = memory_occupancy(&machine, state, row, &pod);
+    let held = &row["before"]["assignments"][&pod][&container];
+    let assigned = |blocks: &Value| -> Vec<(NodeSet, MemoryKind, u64)> {
+        let block = |block: &Value| {
+            let kind = super::json::memory_kind(&text(&block["type"])).expect("a type of memory");
+            (nodes(&block["numaAffinity"]), kind, number(&block["size"]))
+        };
+        let mut all: Vec<_> = list(blocks).iter().map(block).collect();
+        all.sort();
+        all
+    };
+    let memory = assigned(held).into_iter();
+    let memory = memory.map(|(nodes, kind, bytes)| MemoryBlock { nodes, kind, bytes: Bytes(bytes) }).collect();
+    if held.is_array() {
+        let held = Placement { memory, ..Placement::default() };
+        hold(&mut occupancy, &machine, &pod, &container, ContainerKind::App, held);
+    }
+    let mut request = request(0, &row["requests"]);
+    request.name = container.as_str().into();
+    if row["qosGuaranteed"] != true {
+        request.qos = Qos::Burstable;
+    }
+    let policy = policy(TopologyPolicy::BestEffort);
+    let placed = admit_container(&machine, &occupancy, &pod.as_str().into(), &request, Some(&seat(row)), &policy);
+    let expected = assigned(&row["after"]["assignments"][&pod][&container]);
+    match (placed, row["error"].as_str()) {
+        (Ok(placed), None) => {
+            let blocks = placed.memory.into_iter().map(|block| (block.nodes, block.kind, block.bytes.0));
+            let mut ours: Vec<_> = blocks.collect();
+            ours.sort();
+            same(&ours, &expected)
+        }
+        (Err(_), Some(_)) => Ok(()),
+        (Ok(placed), Some(error)) => Err(format!("placed {placed:?}, expected {error}")),
+        (Err(rejection), None) => Err(format!("{rejection}, expected {expected:?}")),
+    }
+}
+
+/// A machine of which only the nodes are known, with their distances where given.
+fn bare_machine(ids: &Value, distances: &Value) -> Result<Machine, String> {
+    let mut topology = Topology::default();
+    for id in nodes(ids).iter() {
+        let cpus = CpuSet::single(CpuId(id.0));
+        topology.cpus.extend(cpus.iter());
+        topology.packages.push(Package { id: PackageId(id.0), cpus: cpus.clone() });
+        topology.cores.push(Core { package: PackageId(id.0), cpus: cpus.clone() });
+        let far = list(&distances[id.to_string()]).iter().map(|far| number(far) as u32);
+        topology.numa_nodes.push(NumaNode {
+            id,
+            cpus,
+            memory_bytes: 0,
+            hugepages: BTreeMap::new(),
+            distances: nodes(ids).iter().zip(far).collect(),
+        });
+    }
+    Machine::new(&topology, &Reserve::default()).map_err(|error| error.to_string())
+}
+
+fn device_hints(row: &Value) -> Result<(), String> {
+    let mut machine = bare_machine(&row["numaNodes"], &Value::Null)?;
+    let resource = ResourceName::from("device");
+    let device = |device: &Value| Device {
+        id: DeviceId::new(text(&device["id"])),
+        nodes: device["numa"].is_array().then(|| nodes(&device["numa"])).filter(|nodes| !nodes.is_empty()),
+    };
+    machine.set_devices(resource.clone(), list(&row["devices"]).iter().map(device).collect());
+    let ids = |value: &Value| list(value).iter().map(|id| DeviceId::new(text(id))).collect::<BTreeSet<_>>();
+    let holding = |ids: BTreeSet<DeviceId>| Placement {
+        devices: [(resource.clone(), ids)].into(),
+        ..Placement::default()
+    };
+    let (available, own) = (ids(&row["available"]), ids(&row["reusable"]));
+    let all = machine.devices(&resource).iter().map(|device| device.id.clone());
+    let other = all.filter(|id| !available.contains(id) && !own.contains(id)).collect();
+    let mut occupancy = Occupancy::new(&machine);
+    hold(&mut occupancy, &machine, "other", "main", ContainerKind::App, holding(other));
+    hold(&mut occupancy, &machine, "pod", "init", ContainerKind::Init, holding(own));
+    let mut request = request(0, &Value::Null);
+    request.devices.insert(resource, DeviceRequest::Count(number(&row["request"]) as u32));
+    let policy = policy(TopologyPolicy::Restricted);
+    let hints = rules::hints(&machine, &occupancy, &"pod".into(), &request, &policy);
+    same_hints(hints.into_iter().next().unwrap_or_default(), &row["expect"])
+}
+
+fn merge(row: &Value) -> Result<(), String> {
+    let machine = bare_machine(&row["numaNodes"], &row["distances"])?;
+    let topology = text(&row["policy"]).parse().map_err(|error: WordError| error.to_string())?;
+    let mut policy = policy(topology);
+    policy.prefer_closest = row["preferClosest"] == true;
+    let resources = list(&row["providers"]).iter().filter_map(Value::as_object).flatten();
+    let hints = resources.map(|(_, hints)| hints).filter(|hints| hints.is_array());
+    // A hint without nodes that is preferred is no preference; one that is not is "nothing fits".
+    let free = |hints: &&Value| list(hints).iter().any(|one| one["nodes"].is_null() && one["preferred"] == true);
+    let listed = |hints: &Value| -> rules::Listed {
+        let with_nodes = list(hints).iter().filter(|hint| !hint["nodes"].is_null());
+        with_nodes.map(|hint| (nodes(&hint["nodes"]), hint["preferred"] == true)).collect()
+    };
+    let lists: Vec<rules::Listed> = hints.filter(|hints| !free(hints)).map(listed).collect();
+    let (affinity, preferred, admit) = rules::merged(&machine, &lists, &policy);
+    let expect = &row["expect"];
+    same(&admit, &(expect["admit"] == true))?;
+    if !admit {
+        return Ok(());
+    }
+    let expected = expect["nodes"].is_array().then(|| nodes(&expect["nodes"]));
+    same(&(affinity, preferred), &(expected, expect["preferred"] == true))
+}
