@@ -1,7 +1,9 @@
 //! The entry points.
 
 use super::{Machine, Occupancy};
-use crate::model::{ContainerName, ContainerRequest, NodeSet, Placement, PodRequest, PodUid, Policy, Rejection};
+use crate::model::{
+    ContainerName, ContainerRequest, NodeSet, Placement, PodRequest, PodUid, Policy, Rejection,
+};
 
 /// The nodes chosen for a whole pod.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,13 @@ impl Occupancy {
         todo!()
     }
     /// Books a placement; what the key held before is given back first.
-    pub fn reserve(&mut self, _machine: &Machine, _key: ContainerKey, _kind: ContainerKind, _placement: &Placement) {
+    pub fn reserve(
+        &mut self,
+        _machine: &Machine,
+        _key: ContainerKey,
+        _kind: ContainerKind,
+        _placement: &Placement,
+    ) {
         todo!()
     }
     /// Gives back what the key holds.

@@ -29,7 +29,11 @@ pub(super) fn malformed(text: &str) -> ttrpc::Error {
 /// The changes to the container about to be made.
 pub(super) fn adjustment(edit: Edit) -> proto::ContainerAdjustment {
     let linux = proto::LinuxContainerAdjustment {
-        resources: MessageField::from_option(resources(edit.cpus.as_ref(), edit.mems.as_ref(), edit.drop_quota)),
+        resources: MessageField::from_option(resources(
+            edit.cpus.as_ref(),
+            edit.mems.as_ref(),
+            edit.drop_quota,
+        )),
         memory_policy: edit.memory_policy.as_ref().map(memory_policy).into(),
         ..Default::default()
     };
@@ -132,7 +136,10 @@ mod tests {
         assert_eq!(linux.memory_policy.mode, EnumOrUnknown::new(proto::MpolMode::MPOL_BIND));
         assert_eq!(linux.memory_policy.nodes, "1");
         assert_eq!(sent.annotations["allocation.maitred.io"], "{}");
-        assert_eq!((sent.env[0].key.as_str(), sent.env[0].value.as_str()), ("NVIDIA_VISIBLE_DEVICES", "GPU-1"));
+        assert_eq!(
+            (sent.env[0].key.as_str(), sent.env[0].value.as_str()),
+            ("NVIDIA_VISIBLE_DEVICES", "GPU-1")
+        );
     }
 
     #[test]
@@ -146,8 +153,12 @@ mod tests {
 
     #[test]
     fn others_updates_may_fail_and_the_containers_own_may_not() {
-        let other =
-            CpusetUpdate { id: "other".into(), cgroups_path: "/o".into(), cpus: "0".parse().unwrap(), mems: None };
+        let other = CpusetUpdate {
+            id: "other".into(),
+            cgroups_path: "/o".into(),
+            cpus: "0".parse().unwrap(),
+            mems: None,
+        };
         let other = update(&other).unwrap();
         assert_eq!((other.container_id.as_str(), other.ignore_failure), ("other", true));
         assert_eq!(other.linux.resources.cpu.mems, "");

@@ -71,6 +71,8 @@ fn write(cgroups: &dyn Cgroups, update: &CpusetUpdate) {
     match cgroups.write(update) {
         Ok(true) => tracing::debug!(container_id = %update.id, cpus = %update.cpus, "cpuset written"),
         Ok(false) => tracing::debug!(container_id = %update.id, "its cgroup is gone"),
-        Err(error) => tracing::warn!(container_id = %update.id, %error, "a container's cpuset was not written"),
+        Err(error) => {
+            tracing::warn!(container_id = %update.id, %error, "a container's cpuset was not written")
+        }
     }
 }

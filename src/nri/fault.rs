@@ -24,7 +24,10 @@ impl Fault {
         let text = std::env::var("MAITRED_FAULT").ok()?;
         let fault = Self::parse(&text);
         if fault.is_none() {
-            tracing::warn!(MAITRED_FAULT = text, "not a fault: expected panic:create, delay:create:MS or drop:create");
+            tracing::warn!(
+                MAITRED_FAULT = text,
+                "not a fault: expected panic:create, delay:create:MS or drop:create"
+            );
         }
         fault
     }
@@ -39,7 +42,9 @@ impl Fault {
         match text.split(':').collect::<Vec<_>>()[..] {
             ["panic", "create"] => Some(Self::Panic),
             ["drop", "create"] => Some(Self::Drop),
-            ["delay", "create", ms] => ms.parse().ok().map(|ms| Self::Delay(std::time::Duration::from_millis(ms))),
+            ["delay", "create", ms] => {
+                ms.parse().ok().map(|ms| Self::Delay(std::time::Duration::from_millis(ms)))
+            }
             _ => None,
         }
     }
@@ -77,7 +82,10 @@ mod tests {
     fn reads_the_three_faults_and_no_other() {
         assert_eq!(Fault::parse("panic:create"), Some(Fault::Panic));
         assert_eq!(Fault::parse("drop:create"), Some(Fault::Drop));
-        assert_eq!(Fault::parse("delay:create:1500"), Some(Fault::Delay(std::time::Duration::from_millis(1500))));
+        assert_eq!(
+            Fault::parse("delay:create:1500"),
+            Some(Fault::Delay(std::time::Duration::from_millis(1500)))
+        );
         for text in ["", "panic", "panic:stop", "delay:create", "delay:create:-1"] {
             assert_eq!(Fault::parse(text), None, "{text}");
         }

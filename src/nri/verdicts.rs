@@ -162,9 +162,13 @@ mod tests {
         assert_eq!(fields["placement"], "cpus 4-7, mems 1, nvidia.com/gpu GPU-a");
         assert_eq!(fields["duration_us"], 42);
         assert!(fields.get("simulated").is_none() && fields.get("repeated").is_none());
-        for (field, value) in
-            [("pod", "vllm"), ("namespace", "default"), ("pod_uid", "uid"), ("container", "main"), ("source", "nri")]
-        {
+        for (field, value) in [
+            ("pod", "vllm"),
+            ("namespace", "default"),
+            ("pod_uid", "uid"),
+            ("container", "main"),
+            ("source", "nri"),
+        ] {
             assert_eq!(span[field], value, "{field}");
         }
     }

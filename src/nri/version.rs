@@ -191,7 +191,9 @@ mod tests {
 
     #[test]
     fn no_host_gets_a_bit_it_does_not_know() {
-        for host in [host("containerd", "1.7.0", ""), host("?", "", ""), host("containerd", "2.4.0", "0.12.2")] {
+        for host in
+            [host("containerd", "1.7.0", ""), host("?", "", ""), host("containerd", "2.4.0", "0.12.2")]
+        {
             let known = if host.nri >= Version::parse("0.10.0") { 0x3fff } else { 0x7ff };
             assert_eq!(host.events() & !known, 0, "{host}");
             assert_eq!(host.events(), 0b110_1100_1111, "{host}");
