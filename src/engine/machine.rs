@@ -1,12 +1,22 @@
 //! A topology prepared for deciding.
 
-use crate::model::{Bytes, CpuSet, DeviceId, MemoryKind, NodeId, NodeSet, ResourceName, Topology};
-use std::collections::BTreeMap;
+use super::layout::Layout;
+use super::mask::Mask;
+use super::take::{Style, take};
+use crate::model::{
+    Bytes, CpuSet, DeviceId, HugepageSize, MemoryKind, NodeId, NodeSet, ResourceName, Topology,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The resource GPUs are counted under.
+pub const GPU: &str = "nvidia.com/gpu";
+/// The resource RDMA NICs are counted under.
+pub const NIC: &str = "nic";
 
 /// What is kept for the system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reserve {
-    /// CPUs; `None` is the first core with its siblings.
+    /// CPUs; `None` is the first core with its siblings. Offline ones are ignored.
     pub cpus: Option<CpuSet>,
     /// Memory and hugepages by node.
     pub memory: BTreeMap<(NodeId, MemoryKind), Bytes>,
@@ -24,65 +34,334 @@ pub struct Device {
 /// A machine nothing can be decided about.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
-    /// No online CPU.
-    #[error("the machine has no online CPU")]
-    NoCpus,
+    /// No CPU that can be placed.
+    #[error("none of the online CPUs {online:?} has a node, a package and a core")]
+    NoCpus {
+        /// The online CPUs.
+        online: CpuSet,
+    },
+    /// More nodes than the engine's masks hold.
+    #[error("the machine has {found} NUMA nodes: expected at most {}", Mask::LIMIT)]
+    TooManyNodes {
+        /// How many there are.
+        found: usize,
+    },
+    /// The reserved CPUs are all offline.
+    #[error("none of the reserved CPUs {reserved} is online: expected some of {online}")]
+    ReservedOffline {
+        /// What was to be reserved.
+        reserved: CpuSet,
+        /// The online CPUs.
+        online: CpuSet,
+    },
+    /// Memory is reserved on a node there is not.
+    #[error("{kind} is reserved on node {node}: the machine has the nodes {nodes}")]
+    NoSuchNode {
+        /// The node.
+        node: NodeId,
+        /// What was to be reserved there.
+        kind: MemoryKind,
+        /// The nodes there are.
+        nodes: NodeSet,
+    },
+}
+
+/// The devices of one resource.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DeviceTable {
+    pub(super) devices: Vec<Device>,
+    /// Where each is close to; empty is unknown.
+    pub(super) masks: Vec<Mask>,
 }
 
 /// A topology prepared for deciding, with what is reserved and its devices.
 #[derive(Debug, Clone)]
-pub struct Machine {}
+pub struct Machine {
+    online: CpuSet,
+    reserved: CpuSet,
+    nodes: NodeSet,
+    ids: Vec<NodeId>,
+    homes: Vec<usize>,
+    distances: Vec<Vec<u32>>,
+    keep_shared_cpu: bool,
+    placeable: CpuSet,
+    pub(super) layout: Layout,
+    /// The dense node index of each of the layout's nodes.
+    pub(super) cpu_nodes: Vec<usize>,
+    /// The types of memory there are.
+    pub(super) kinds: Vec<MemoryKind>,
+    /// Bytes that can be promised, by node and type.
+    pub(super) capacity: Vec<Vec<u64>>,
+    pub(super) devices: BTreeMap<ResourceName, DeviceTable>,
+    /// The node that is a device's own memory.
+    pub(super) device_memory: BTreeMap<DeviceId, NodeId>,
+}
 
 impl Machine {
-    /// Prepares a topology. GPUs become the resource `nvidia.com/gpu`, RDMA NICs `nic`.
+    /// Prepares a topology. GPUs become the resource `nvidia.com/gpu` under their UUID (their PCI
+    /// address where that is unknown), RDMA NICs `nic` under their name.
     ///
     /// # Errors
-    /// A machine without CPUs, or reserved CPUs that are not online.
-    pub fn new(_topology: &Topology, _reserve: &Reserve) -> Result<Self, MachineError> {
-        todo!()
+    /// A machine without CPUs that can be placed or with too many nodes, reserved CPUs of which none is
+    /// online, memory reserved on a node there is not.
+    pub fn new(topology: &Topology, reserve: &Reserve) -> Result<Self, MachineError> {
+        let topology = &in_order(topology);
+        let layout = Layout::new(topology);
+        let nodes = topology.node_ids();
+        if layout.cpus.is_empty() {
+            return Err(MachineError::NoCpus { online: topology.cpus.clone() });
+        }
+        if nodes.len() > Mask::LIMIT {
+            return Err(MachineError::TooManyNodes { found: nodes.len() });
+        }
+        let (kinds, capacity) = capacities(topology, reserve)?;
+        let position = |cpu| topology.numa_nodes.iter().position(|node| node.cpus.contains(cpu));
+        let first = |members: &Vec<usize>| members.first().and_then(|cpu| position(layout.cpus[*cpu]));
+        let mut machine = Self {
+            online: topology.cpus.clone(),
+            reserved: reserved(topology, &layout, reserve)?,
+            ids: topology.numa_nodes.iter().map(|node| node.id).collect(),
+            homes: homes(topology),
+            distances: distances(topology),
+            keep_shared_cpu: true,
+            placeable: layout.cpus.iter().copied().collect(),
+            cpu_nodes: layout.nodes.members.iter().filter_map(first).collect(),
+            layout,
+            kinds,
+            capacity,
+            nodes,
+            devices: BTreeMap::new(),
+            device_memory: BTreeMap::new(),
+        };
+        machine.add_known_devices(topology);
+        Ok(machine)
     }
-    /// Replaces the devices of a resource; their order is the order they are handed out in.
-    pub fn set_devices(&mut self, _resource: ResourceName, _devices: Vec<Device>) {
-        todo!()
+
+    fn add_known_devices(&mut self, topology: &Topology) {
+        let close = |node: Option<NodeId>| node.map(NodeSet::single);
+        let gpu_id =
+            |gpu: &crate::model::Gpu| DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()));
+        let gpus = topology.gpus.iter().map(|gpu| Device { id: gpu_id(gpu), nodes: close(gpu.numa_node) });
+        let gpus = gpus.collect();
+        let nics = topology.nics.iter();
+        let nics = nics.map(|nic| Device { id: DeviceId::new(&*nic.name), nodes: close(nic.numa_node) });
+        let nics = nics.collect();
+        self.set_devices(GPU.into(), gpus);
+        self.set_devices(NIC.into(), nics);
+        let own = topology.gpus.iter().filter_map(|gpu| Some((gpu_id(gpu), gpu.memory_node?)));
+        self.device_memory = own.collect();
     }
-    /// Whether a placement that would leave no shared CPU is refused (the default; the kubelet's own
-    /// rules do not ask for it).
-    pub fn keep_shared_cpu(&mut self, _keep: bool) {
-        todo!()
+
+    /// Replaces the devices of a resource; their order is the order they are handed out in. A device of
+    /// a node without CPUs is taken to be close to the nearest node that has some; nodes the machine
+    /// does not have are left out, and a device with none left is of unknown locality.
+    pub fn set_devices(&mut self, resource: ResourceName, devices: Vec<Device>) {
+        let mask = |device: &Device| {
+            let nodes = device.nodes.iter().flat_map(NodeSet::iter).filter_map(|node| self.index(node));
+            nodes.map(|index| self.homes[index]).collect::<Mask>()
+        };
+        let masks = devices.iter().map(mask).collect();
+        if devices.is_empty() {
+            self.devices.remove(&resource);
+        } else {
+            self.devices.insert(resource, DeviceTable { devices, masks });
+        }
     }
+
+    /// Whether a placement that would leave no shared CPU is refused. It is, unless this is switched
+    /// off: the kubelet's own rules do not ask for it.
+    pub fn keep_shared_cpu(&mut self, keep: bool) {
+        self.keep_shared_cpu = keep;
+    }
+
+    pub(super) fn keeps_shared_cpu(&self) -> bool {
+        self.keep_shared_cpu
+    }
+
     /// Online CPUs.
     #[must_use]
     pub fn online(&self) -> &CpuSet {
-        todo!()
+        &self.online
     }
+
     /// CPUs kept for the system.
     #[must_use]
     pub fn reserved(&self) -> &CpuSet {
-        todo!()
+        &self.reserved
     }
+
     /// All nodes.
     #[must_use]
     pub fn nodes(&self) -> &NodeSet {
-        todo!()
+        &self.nodes
     }
+
     /// The CPUs of a node; empty where it has none.
     #[must_use]
-    pub fn node_cpus(&self, _node: NodeId) -> CpuSet {
-        todo!()
+    pub fn node_cpus(&self, node: NodeId) -> CpuSet {
+        let at = self.cpu_nodes.iter().position(|index| self.ids[*index] == node);
+        let members = at.map(|at| &self.layout.nodes.members[at]).into_iter().flatten();
+        members.map(|cpu| self.layout.cpus[*cpu]).collect()
     }
+
     /// The devices of a resource, in the order they are handed out.
     #[must_use]
-    pub fn devices(&self, _resource: &ResourceName) -> &[Device] {
-        todo!()
+    pub fn devices(&self, resource: &ResourceName) -> &[Device] {
+        self.devices.get(resource).map_or(&[], |table| &table.devices)
     }
+
     /// The resources there are devices of.
     pub fn resources(&self) -> impl Iterator<Item = &ResourceName> {
-        std::iter::empty()
+        self.devices.keys()
     }
+
+    /// The types of memory the machine has, ordinary memory first.
+    pub fn memory_kinds(&self) -> impl Iterator<Item = MemoryKind> + '_ {
+        self.kinds.iter().copied()
+    }
+
     /// What containers may be promised of a node: its total less what is kept for the system and, for
-    /// ordinary memory, less the hugepages.
+    /// ordinary memory, less its hugepages. None of a type or node the machine does not have.
     #[must_use]
-    pub fn allocatable(&self, _node: NodeId, _kind: MemoryKind) -> Bytes {
-        todo!()
+    pub fn allocatable(&self, node: NodeId, kind: MemoryKind) -> Bytes {
+        let places = (self.index(node), self.kind(kind));
+        Bytes(if let (Some(node), Some(kind)) = places { self.capacity[node][kind] } else { 0 })
+    }
+
+    pub(super) fn kind(&self, kind: MemoryKind) -> Option<usize> {
+        self.kinds.iter().position(|other| *other == kind)
+    }
+
+    pub(super) fn all(&self) -> Mask {
+        Mask::first(self.ids.len())
+    }
+
+    pub(super) fn index(&self, node: NodeId) -> Option<usize> {
+        self.ids.iter().position(|id| *id == node)
+    }
+
+    pub(super) fn mask(&self, nodes: &NodeSet) -> Mask {
+        nodes.iter().filter_map(|node| self.index(node)).collect()
+    }
+
+    pub(super) fn node_set(&self, mask: Mask) -> NodeSet {
+        mask.iter().filter_map(|index| self.ids.get(index).copied()).collect()
+    }
+
+    /// The CPUs whose node, socket and core are known.
+    pub(super) fn placeable(&self) -> &CpuSet {
+        &self.placeable
+    }
+
+    /// The CPUs that can be given out of the nodes.
+    pub(super) fn cpus_of(&self, mask: Mask) -> CpuSet {
+        let within = self.cpu_nodes.iter().enumerate().filter(|(_, node)| mask.has(**node));
+        let members = within.flat_map(|(at, _)| &self.layout.nodes.members[at]);
+        members.map(|cpu| self.layout.cpus[*cpu]).collect()
+    }
+
+    /// The sum of the distances between all ordered pairs of the nodes, each with itself included: for
+    /// masks of one size it orders as the mean does.
+    pub(super) fn spread(&self, mask: Mask) -> u64 {
+        let pairs = mask.iter().flat_map(|from| mask.iter().map(move |to| (from, to)));
+        pairs.map(|(from, to)| u64::from(self.distances[from][to])).sum()
+    }
+}
+
+/// The topology with everything ordered by id: a snapshot's order is not to decide anything.
+fn in_order(topology: &Topology) -> Topology {
+    let mut topology = topology.clone();
+    topology.numa_nodes.sort_by_key(|node| node.id);
+    topology.packages.sort_by_key(|package| package.id);
+    topology.cores.sort_by_key(|core| core.cpus.first());
+    topology.llcs.sort_by_key(|cache| cache.cpus.first());
+    topology
+}
+
+/// The nearest node with CPUs of each node: itself, where it has some.
+fn homes(topology: &Topology) -> Vec<usize> {
+    let nodes = &topology.numa_nodes;
+    let nearest = |(index, node): (usize, &crate::model::NumaNode)| {
+        if !node.cpus.is_empty() {
+            return index;
+        }
+        let with_cpus = nodes.iter().enumerate().filter(|(_, other)| !other.cpus.is_empty());
+        let distance = |id| node.distances.get(&id).copied().unwrap_or(u32::MAX);
+        with_cpus.min_by_key(|(at, other)| (distance(other.id), *at)).map_or(index, |(at, _)| at)
+    };
+    nodes.iter().enumerate().map(nearest).collect()
+}
+
+/// The distance table. Where the kernel tells none, its own defaults: 10 to itself, 20 to others.
+fn distances(topology: &Topology) -> Vec<Vec<u32>> {
+    let ids = topology.node_ids();
+    let row = |node: &crate::model::NumaNode| {
+        let default = |to| if to == node.id { 10 } else { 20 };
+        ids.iter().map(|to| node.distances.get(&to).copied().unwrap_or_else(|| default(to))).collect()
+    };
+    topology.numa_nodes.iter().map(row).collect()
+}
+
+fn reserved(topology: &Topology, layout: &Layout, reserve: &Reserve) -> Result<CpuSet, MachineError> {
+    let online = topology.cpus.clone();
+    let Some(wanted) = &reserve.cpus else {
+        let first = layout.cores.members.first().into_iter().flatten();
+        return Ok(first.map(|cpu| layout.cpus[*cpu]).collect());
+    };
+    let reserved = wanted.intersection(&online);
+    if reserved.is_empty() && !wanted.is_empty() {
+        return Err(MachineError::ReservedOffline { reserved: wanted.clone(), online });
+    }
+    Ok(reserved)
+}
+
+/// The types of memory and what can be promised of each by node.
+fn capacities(
+    topology: &Topology,
+    reserve: &Reserve,
+) -> Result<(Vec<MemoryKind>, Vec<Vec<u64>>), MachineError> {
+    if let Some((node, kind)) = reserve.memory.keys().find(|(node, _)| topology.node(*node).is_none()) {
+        return Err(MachineError::NoSuchNode { node: *node, kind: *kind, nodes: topology.node_ids() });
+    }
+    let sizes: BTreeSet<HugepageSize> =
+        topology.numa_nodes.iter().flat_map(|node| node.hugepages.keys().copied()).collect();
+    let kinds: Vec<MemoryKind> =
+        std::iter::once(MemoryKind::Memory).chain(sizes.into_iter().map(MemoryKind::Hugepages)).collect();
+    // Memory that belongs to a device is the device's, not the containers' to be promised.
+    let own: NodeSet = topology.gpus.iter().filter_map(|gpu| gpu.memory_node).collect();
+    let row = |node: &crate::model::NumaNode| {
+        let huge = |size: &HugepageSize| {
+            node.hugepages.get(size).map_or(0, |pool| pool.total.saturating_mul(size.bytes()))
+        };
+        let total = |kind: &MemoryKind| match kind {
+            MemoryKind::Memory if own.contains(node.id) => 0,
+            MemoryKind::Memory => {
+                node.memory_bytes.saturating_sub(node.hugepages.keys().map(huge).fold(0, u64::saturating_add))
+            }
+            MemoryKind::Hugepages(size) => huge(size),
+        };
+        let kept = |kind: &MemoryKind| reserve.memory.get(&(node.id, *kind)).map_or(0, |bytes| bytes.0);
+        kinds.iter().map(|kind| total(kind).saturating_sub(kept(kind))).collect()
+    };
+    let capacity = topology.numa_nodes.iter().map(row).collect();
+    Ok((kinds, capacity))
+}
+
+impl Machine {
+    /// The CPUs the static policy's rule would reserve if it were told a number only: what the kubelet
+    /// does with `--kube-reserved`. `None` where there are not so many.
+    #[must_use]
+    pub fn reservation_of(topology: &Topology, cpus: usize) -> Option<CpuSet> {
+        let layout = Layout::new(&in_order(topology));
+        take(&layout, &topology.cpus, cpus, Style::default())
+    }
+}
+
+impl Machine {
+    /// How many sockets the nodes reach into.
+    pub(super) fn sockets(&self, mask: Mask) -> usize {
+        let within = self.cpu_nodes.iter().enumerate().filter(|(_, node)| mask.has(**node));
+        let members = within.flat_map(|(at, _)| &self.layout.nodes.members[at]);
+        members.map(|cpu| self.layout.sockets.of[*cpu]).collect::<BTreeSet<_>>().len()
     }
 }

@@ -4,10 +4,21 @@
 //! CPU, Memory and Device Managers.
 
 mod admit;
+mod allocate;
+mod books;
+mod distribute;
+mod hints;
+mod layout;
 mod machine;
 mod mask;
+mod merge;
+mod need;
 mod occupancy;
+mod offer;
+mod refuse;
+mod search;
+mod take;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
-pub use machine::{Device, Machine, MachineError, Reserve};
-pub use occupancy::Occupancy;
+pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve};
+pub use occupancy::{Occupancy, shared_pool};

@@ -1,62 +1,222 @@
 //! What is taken.
 
 use super::Machine;
+use super::books::{Block, Books};
 use crate::model::{
-    Bytes, ContainerKey, ContainerKind, CpuOptions, CpuSet, DeviceId, MemoryKind, NodeId, Placement, PodUid,
-    ResourceName,
+    Bytes, ContainerKey, ContainerKind, CpuOption, CpuOptions, CpuSet, DeviceId, MemoryKind, NodeId,
+    Placement, PodUid, ResourceName,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What is taken of a machine, and by whom.
-#[derive(Debug, Clone)]
-pub struct Occupancy {}
+/// What is taken of a machine, and by whom. It belongs to the machine it was made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupancy {
+    held: BTreeMap<ContainerKey, Held>,
+    exclusive: CpuSet,
+    books: Books,
+    devices: BTreeMap<ResourceName, BTreeMap<DeviceId, ContainerKey>>,
+}
+
+/// What one container holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) kind: ContainerKind,
+    pub(super) placement: Placement,
+    /// Its promises of memory, less what later containers of the pod have taken over.
+    blocks: Vec<Block>,
+}
+
+/// What the ended init containers of a pod leave to those that come after them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reusable {
+    pub(super) cpus: CpuSet,
+    pub(super) devices: BTreeMap<ResourceName, BTreeSet<DeviceId>>,
+    pub(super) blocks: Vec<Block>,
+}
 
 impl Occupancy {
     /// Nothing is taken.
     #[must_use]
-    pub fn new(_machine: &Machine) -> Self {
-        todo!()
+    pub fn new(machine: &Machine) -> Self {
+        Self {
+            held: BTreeMap::new(),
+            exclusive: CpuSet::new(),
+            books: Books::new(machine),
+            devices: BTreeMap::new(),
+        }
     }
-    /// Books a placement; what the key held before is given back first.
+
+    /// Books a placement; what the key held before is given back first. Memory of the pod's ended init
+    /// containers on the same nodes is taken over, as far as it goes.
     pub fn reserve(
         &mut self,
-        _machine: &Machine,
-        _key: ContainerKey,
-        _kind: ContainerKind,
-        _placement: &Placement,
+        machine: &Machine,
+        key: ContainerKey,
+        kind: ContainerKind,
+        placement: &Placement,
     ) {
-        todo!()
+        if let Some(held) = self.held.get_mut(&key)
+            && held.placement == *placement
+        {
+            held.kind = kind;
+            return;
+        }
+        self.release(machine, &key);
+        let blocks = blocks(machine, placement);
+        self.take_over(machine, &key.pod, &blocks);
+        self.books.add(machine, &blocks);
+        let held = Held { kind, placement: placement.clone(), blocks };
+        self.held.insert(key.clone(), held);
+        self.index(&key, placement);
     }
+
+    /// Shrinks the blocks of earlier init containers by what a new one takes over.
+    fn take_over(&mut self, machine: &Machine, pod: &PodUid, taken: &[Block]) {
+        for block in taken {
+            let mut rest = block.bytes;
+            let inits = pod_mut(&mut self.held, pod).filter(|(_, held)| held.kind == ContainerKind::Init);
+            let same = |own: &&mut Block| own.mask == block.mask && own.kind == block.kind;
+            for own in inits.flat_map(|(_, held)| held.blocks.iter_mut()).filter(same) {
+                let bytes = rest.min(own.bytes);
+                self.books.shrink(machine, Block { bytes, ..*own });
+                own.bytes -= bytes;
+                rest -= bytes;
+            }
+        }
+    }
+
+    fn index(&mut self, key: &ContainerKey, placement: &Placement) {
+        self.exclusive = self.exclusive.union(&placement.cpus);
+        for (resource, ids) in &placement.devices {
+            let holders = self.devices.entry(resource.clone()).or_default();
+            holders.extend(ids.iter().map(|id| (id.clone(), key.clone())));
+        }
+    }
+
     /// Gives back what the key holds.
-    pub fn release(&mut self, _machine: &Machine, _key: &ContainerKey) {
-        todo!()
+    pub fn release(&mut self, machine: &Machine, key: &ContainerKey) {
+        if let Some(held) = self.held.remove(key) {
+            self.books.remove(machine, &held.blocks);
+            self.reindex();
+        }
     }
+
     /// Gives back everything of a pod.
-    pub fn release_pod(&mut self, _machine: &Machine, _pod: &PodUid) {
-        todo!()
+    pub fn release_pod(&mut self, machine: &Machine, pod: &PodUid) {
+        let keys: Vec<ContainerKey> = self.pod(pod).map(|(key, _)| key.clone()).collect();
+        for held in keys.iter().filter_map(|key| self.held.remove(key)) {
+            self.books.remove(machine, &held.blocks);
+        }
+        self.reindex();
     }
+
+    /// CPUs and devices of one pod's containers may overlap, so what is left is counted anew.
+    fn reindex(&mut self) {
+        self.exclusive = CpuSet::new();
+        self.devices.clear();
+        let held = std::mem::take(&mut self.held);
+        held.iter().for_each(|(key, held)| self.index(key, &held.placement));
+        self.held = held;
+    }
+
     /// Online CPUs nobody holds, without the reserved ones under strict-cpu-reservation.
     #[must_use]
-    pub fn shared_pool(&self, _machine: &Machine, _options: &CpuOptions) -> CpuSet {
-        todo!()
+    pub fn shared_pool(&self, machine: &Machine, options: &CpuOptions) -> CpuSet {
+        shared_pool(machine, &self.exclusive, options)
     }
+
     /// CPUs that can be given out exclusively: neither held nor reserved.
     #[must_use]
-    pub fn free_cpus(&self, _machine: &Machine) -> CpuSet {
-        todo!()
+    pub fn free_cpus(&self, machine: &Machine) -> CpuSet {
+        machine.placeable().difference(&self.exclusive).difference(machine.reserved())
     }
+
     /// All CPUs held exclusively.
     #[must_use]
     pub fn exclusive(&self) -> &CpuSet {
-        todo!()
+        &self.exclusive
     }
-    /// What of a node can still be promised.
+
+    /// What of a node can still be promised. None of a type or node the machine does not have.
     #[must_use]
-    pub fn free_memory(&self, _machine: &Machine, _node: NodeId, _kind: MemoryKind) -> Bytes {
-        todo!()
+    pub fn free_memory(&self, machine: &Machine, node: NodeId, kind: MemoryKind) -> Bytes {
+        let places = machine.index(node).zip(machine.kind(kind));
+        Bytes(places.map_or(0, |(node, kind)| self.books.free(node, kind)))
     }
+
     /// Who holds a device.
     #[must_use]
-    pub fn holder(&self, _resource: &ResourceName, _device: &DeviceId) -> Option<&ContainerKey> {
-        todo!()
+    pub fn holder(&self, resource: &ResourceName, device: &DeviceId) -> Option<&ContainerKey> {
+        self.devices.get(resource)?.get(device)
     }
+
+    /// What a container holds.
+    #[must_use]
+    pub fn placement(&self, key: &ContainerKey) -> Option<&Placement> {
+        self.held.get(key).map(|held| &held.placement)
+    }
+
+    pub(super) fn held(&self, key: &ContainerKey) -> Option<&Held> {
+        self.held.get(key)
+    }
+
+    pub(super) fn books(&self) -> &Books {
+        &self.books
+    }
+
+    fn pod<'a>(&'a self, pod: &'a PodUid) -> impl Iterator<Item = (&'a ContainerKey, &'a Held)> {
+        let first = ContainerKey::new(pod.clone(), "".into());
+        self.held.range(first..).take_while(move |(key, _)| key.pod == *pod)
+    }
+
+    /// What of a pod's ended init containers no later one has taken over yet.
+    pub(super) fn reusable(&self, pod: &PodUid) -> Reusable {
+        let mut reusable = Reusable::default();
+        let (inits, others): (Vec<_>, Vec<_>) =
+            self.pod(pod).partition(|(_, held)| held.kind == ContainerKind::Init);
+        for (_, held) in inits {
+            reusable.cpus = reusable.cpus.union(&held.placement.cpus);
+            reusable.blocks.extend(&held.blocks);
+            for (resource, ids) in &held.placement.devices {
+                reusable.devices.entry(resource.clone()).or_default().extend(ids.iter().cloned());
+            }
+        }
+        for (_, held) in others {
+            reusable.cpus = reusable.cpus.difference(&held.placement.cpus);
+            for (resource, ids) in &held.placement.devices {
+                let left = reusable.devices.entry(resource.clone()).or_default();
+                left.retain(|id| !ids.contains(id));
+            }
+        }
+        reusable
+    }
+}
+
+fn pod_mut<'a>(
+    held: &'a mut BTreeMap<ContainerKey, Held>,
+    pod: &'a PodUid,
+) -> impl Iterator<Item = (&'a ContainerKey, &'a mut Held)> {
+    let first = ContainerKey::new(pod.clone(), "".into());
+    held.range_mut(first..).take_while(move |(key, _)| key.pod == *pod)
+}
+
+/// The shared pool when these CPUs are held exclusively: the other online ones, under
+/// strict-cpu-reservation without the reserved ones.
+#[must_use]
+pub fn shared_pool(machine: &Machine, exclusive: &CpuSet, options: &CpuOptions) -> CpuSet {
+    let pool = machine.online().difference(exclusive);
+    match options.has(CpuOption::StrictReservation) {
+        true => pool.difference(machine.reserved()),
+        false => pool,
+    }
+}
+
+/// A placement's promises in the machine's terms. What the machine no longer has is not counted.
+fn blocks(machine: &Machine, placement: &Placement) -> Vec<Block> {
+    let block = |block: &crate::model::MemoryBlock| {
+        let kind = machine.kind(block.kind)?;
+        let mask = machine.mask(&block.nodes);
+        (!mask.is_empty()).then_some(Block { mask, kind, bytes: block.bytes.0 })
+    };
+    placement.memory.iter().filter_map(block).collect()
 }

@@ -6,6 +6,7 @@ mod facts;
 mod id;
 mod placement;
 mod policy;
+mod quantity;
 mod rejection;
 mod request;
 mod set;
@@ -22,6 +23,7 @@ pub use policy::{
     CpuOption, CpuOptions, MemoryManager, MemoryMode, Policy, Scope, TopologyPolicy, UnknownLocality,
     WordError,
 };
+pub use quantity::{Quantity, QuantityError};
 pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage};
 pub use request::{ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Qos};
 pub use set::{CpuSet, Id, IdSet, ListError, NodeSet};

@@ -1,4 +1,12 @@
 //! The one integration-test binary.
 
+mod cli;
+mod config;
+mod conformance;
+mod discover;
 mod fake_runtime;
+mod host;
+mod man;
 mod nri;
+mod plan;
+mod store;

@@ -1,0 +1,245 @@
+//! Takes what is needed on the nodes that were chosen: devices, CPUs, memory, in the kubelet's order.
+
+use super::hints::Hints;
+use super::mask::Mask;
+use super::merge::Merged;
+use super::need::{DeviceNeed, Need};
+use super::occupancy::shared_pool;
+use super::offer::Offer;
+use super::refuse::Failure;
+use super::take::{Style, take};
+use crate::model::{
+    Bytes, CpuOption, CpuSet, DeviceId, MemoryBlock, NodeSet, Placement, ResourceName, TopologyPolicy,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Offer<'_> {
+    /// Takes everything, on the merged nodes as far as the policy asks for it.
+    pub(super) fn allocate(&self, need: &Need, merged: Merged) -> Result<Placement, Failure> {
+        let devices = self.take_devices(need, merged)?;
+        let cpus = self.take_cpus(need.cpus, merged)?;
+        let memory = self.take_memory(need, merged)?;
+        let mut mems: NodeSet = memory.iter().flat_map(|block| block.nodes.iter()).collect();
+        if !mems.is_empty() {
+            let own = |id: &DeviceId| self.machine.device_memory.get(id).copied();
+            mems.extend(devices.values().flatten().filter_map(own));
+        }
+        Ok(Placement {
+            cpus,
+            affinity: merged.affinity.map(|mask| self.machine.node_set(mask)),
+            preferred: merged.preferred,
+            mems,
+            devices,
+            memory,
+        })
+    }
+
+    /// The nodes that must not be left, if there are such.
+    fn confines(&self, merged: Merged) -> Option<Mask> {
+        let strict =
+            matches!(self.policy.topology, TopologyPolicy::Restricted | TopologyPolicy::SingleNumaNode);
+        merged.affinity.filter(|_| strict)
+    }
+
+    fn take_devices(
+        &self,
+        need: &Need,
+        merged: Merged,
+    ) -> Result<BTreeMap<ResourceName, BTreeSet<DeviceId>>, Failure> {
+        let mut taken = BTreeMap::new();
+        for (resource, need) in &need.devices {
+            let mut ids = self.choose_devices(resource, need, merged)?;
+            for id in &need.exact {
+                self.check_exact(resource, id, merged)?;
+                ids.insert(id.clone());
+            }
+            if !ids.is_empty() {
+                taken.insert(resource.clone(), ids);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// An exact device is the container's unless another one holds it, and is on its nodes.
+    fn check_exact(&self, resource: &ResourceName, id: &DeviceId, merged: Merged) -> Result<(), Failure> {
+        let device = || (resource.clone(), id.clone());
+        let own = self.own_devices(resource).is_some_and(|own| own.contains(id));
+        if let Some(holder) = self.occupancy.holder(resource, id)
+            && !own
+        {
+            let (resource, id) = device();
+            return Err(Failure::DeviceHeld { resource, id, holder: holder.clone() });
+        }
+        let place = self.machine.devices.get(resource).and_then(|table| table.mask(id));
+        let place = place.filter(|mask| !mask.is_empty());
+        match (self.confines(merged), place) {
+            (Some(nodes), Some(place)) if !place.meets(nodes) => {
+                let (resource, id) = device();
+                let place = self.machine.node_set(place);
+                Err(Failure::DeviceElsewhere { resource, id, place, nodes: self.machine.node_set(nodes) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The init containers' first, then those on the nodes, then others; the first of each.
+    fn choose_devices(
+        &self,
+        resource: &ResourceName,
+        need: &DeviceNeed,
+        merged: Merged,
+    ) -> Result<BTreeSet<DeviceId>, Failure> {
+        let Some(table) = self.machine.devices.get(resource) else {
+            let none = need.count == 0;
+            return if none {
+                Ok(BTreeSet::new())
+            } else {
+                Err(self.too_few_devices(resource, need.count, 0))
+            };
+        };
+        let free = self.free_devices(resource, table, need);
+        let own = self.own_devices(resource);
+        let local = table.masks.iter().any(|mask| !mask.is_empty());
+        let nodes = merged.affinity.filter(|_| local);
+        let confined = self.confines(merged).filter(|_| local);
+        let usable = |mask: Mask| confined.is_none_or(|nodes| mask.meets(nodes));
+        let mut ranked: Vec<_> = free.into_iter().filter(|(_, mask)| usable(*mask)).collect();
+        if ranked.len() < need.count {
+            return Err(self.too_few_devices(resource, need.count, ranked.len()));
+        }
+        // Stable, so the order of the table stays within each rank.
+        ranked.sort_by_key(|(id, mask)| match () {
+            () if own.is_some_and(|own| own.contains(*id)) => 0,
+            () if nodes.is_some_and(|nodes| mask.meets(nodes)) => 1,
+            () => 2,
+        });
+        Ok(ranked.into_iter().take(need.count).map(|(id, _)| id.clone()).collect())
+    }
+
+    fn too_few_devices(&self, resource: &ResourceName, needed: usize, available: usize) -> Failure {
+        Failure::Devices { resource: resource.clone(), needed, available }
+    }
+
+    fn take_cpus(&self, need: usize, merged: Merged) -> Result<CpuSet, Failure> {
+        if need == 0 {
+            return Ok(CpuSet::new());
+        }
+        self.check_cores(need)?;
+        let layout = &self.machine.layout;
+        let style = Style::new(layout, &self.policy.cpu);
+        let all = self.cpus();
+        let mut taken = CpuSet::new();
+        if let Some(nodes) = merged.affinity {
+            let near = self.near(nodes).intersection(&all);
+            if self.confines(merged).is_some() && near.len() < need {
+                return Err(Failure::Cpus { needed: need, available: near.len() });
+            }
+            taken = take(layout, &near, near.len().min(need), style).unwrap_or_default();
+        }
+        let rest = take(layout, &all.difference(&taken), need - taken.len(), style);
+        let rest = rest.ok_or(Failure::Cpus { needed: need, available: all.len() })?;
+        let taken = taken.union(&rest);
+        self.check_whole(need, &taken)?;
+        self.check_pool(&taken)?;
+        Ok(taken)
+    }
+
+    /// The CPUs of the nodes; with align-by-socket those of their sockets.
+    fn near(&self, nodes: Mask) -> CpuSet {
+        let cpus = self.machine.cpus_of(nodes);
+        if !self.policy.cpu.has(CpuOption::AlignBySocket) {
+            return cpus;
+        }
+        let layout = &self.machine.layout;
+        let sockets = layout.sockets.members.iter();
+        let met = sockets.filter(|socket| socket.iter().any(|cpu| cpus.contains(layout.cpus[*cpu])));
+        met.flatten().map(|cpu| layout.cpus[*cpu]).collect()
+    }
+
+    /// full-pcpus-only: whole cores, and enough wholly free ones.
+    fn check_cores(&self, need: usize) -> Result<(), Failure> {
+        if !self.policy.cpu.has(CpuOption::FullPcpusOnly) {
+            return Ok(());
+        }
+        let layout = &self.machine.layout;
+        let threads = layout.threads_per_core();
+        if !need.is_multiple_of(threads) {
+            return Err(Failure::PartOfCore { needed: need, threads });
+        }
+        // What init containers leave does not count here, though it is taken below: so does the kubelet.
+        let available = layout.whole_cores(&self.free).len();
+        if need > available {
+            return Err(Failure::FreeCores { needed: need, available, threads });
+        }
+        Ok(())
+    }
+
+    /// On a machine with cores of different sizes the number alone does not make cores whole.
+    fn check_whole(&self, need: usize, taken: &CpuSet) -> Result<(), Failure> {
+        let layout = &self.machine.layout;
+        let whole = layout.whole_cores(taken).len();
+        match self.policy.cpu.has(CpuOption::FullPcpusOnly) && whole < taken.len() {
+            true => {
+                let threads = layout.threads_per_core();
+                Err(Failure::FreeCores { needed: need, available: whole, threads })
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// A runtime takes an empty cpuset for "no change": the last shared CPU is not given away.
+    fn check_pool(&self, taken: &CpuSet) -> Result<(), Failure> {
+        let exclusive = self.occupancy.exclusive().union(taken);
+        let left = shared_pool(self.machine, &exclusive, &self.policy.cpu);
+        match self.machine.keeps_shared_cpu() && left.is_empty() {
+            true => Err(Failure::LastSharedCpu { needed: taken.len() }),
+            false => Ok(()),
+        }
+    }
+
+    fn take_memory(&self, need: &Need, merged: Merged) -> Result<Vec<MemoryBlock>, Failure> {
+        if need.memory.is_empty() {
+            return Ok(Vec::new());
+        }
+        let nodes = self.machine.node_set(self.memory_nodes(need, merged)?);
+        let block = |(kind, bytes): (&usize, &u64)| MemoryBlock {
+            nodes: nodes.clone(),
+            kind: self.machine.kinds[*kind],
+            bytes: Bytes(*bytes),
+        };
+        Ok(need.memory.iter().map(block).collect())
+    }
+
+    /// The merged nodes, or the narrowest set around them that holds the memory.
+    fn memory_nodes(&self, need: &Need, merged: Merged) -> Result<Mask, Failure> {
+        let hints = self.memory_hints(need);
+        let worse = |mask: Mask| merged.preferred && !hints.prefers(self.machine, mask);
+        let mut nodes = match merged.affinity {
+            Some(nodes) => nodes,
+            None => {
+                let best = hints.narrowest(self.machine, Mask::EMPTY).ok_or(Failure::Memory)?;
+                if worse(best) {
+                    return Err(Failure::MemoryWider { nodes: self.machine.node_set(best) });
+                }
+                best
+            }
+        };
+        if !hints.holds(nodes) {
+            nodes = hints.narrowest(self.machine, nodes).ok_or(Failure::Memory)?;
+            if worse(nodes) {
+                return Err(Failure::MemoryWider { nodes: self.machine.node_set(nodes) });
+            }
+        }
+        if self.occupancy.books().violates(nodes) {
+            return Err(Failure::MemoryMixed { nodes: self.machine.node_set(nodes) });
+        }
+        Ok(nodes)
+    }
+}
+
+impl Hints {
+    /// Whether the nodes hold the amounts, whatever else.
+    fn holds(&self, nodes: Mask) -> bool {
+        self.demands.iter().all(|demand| demand.held(nodes) >= demand.need)
+    }
+}

@@ -1,0 +1,165 @@
+//! Which node sets one resource could come from: the kubelet's hints, as a rule instead of a list.
+
+use super::machine::Machine;
+use super::mask::Mask;
+use super::search::{Demand, each_of_size};
+
+/// The node sets a resource could come from.
+#[derive(Debug, Clone)]
+pub(super) struct Hints {
+    /// Sets lie within these nodes.
+    pub(super) universe: Mask,
+    /// Sets meet all of these.
+    pub(super) demands: Vec<Demand>,
+    /// What else holds for memory.
+    pub(super) shape: Option<Shape>,
+    /// The fewest nodes that hold the request when nothing is taken: sets of that size are preferred.
+    pub(super) minimal: usize,
+    /// A set that reaches into this many sockets is preferred too (align-by-socket).
+    pub(super) sockets: Option<usize>,
+}
+
+/// Memory of one node and memory of several are never mixed on a node.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shape {
+    /// Nodes that may serve by themselves.
+    pub(super) singles: Mask,
+    /// Nodes nobody holds memory of: any set of them may serve.
+    pub(super) unused: Mask,
+    /// Sets that already serve as one.
+    pub(super) groups: Vec<Mask>,
+    /// What the pod's own ended init containers hold of a set, by demand: it can be used again.
+    pub(super) reusable: Vec<(Mask, Vec<u64>)>,
+}
+
+impl Shape {
+    fn allows(&self, mask: Mask) -> bool {
+        match mask.count() {
+            1 => mask.within(self.singles),
+            _ => mask.within(self.unused) || self.groups.contains(&mask),
+        }
+    }
+
+    fn reusable(&self, mask: Mask, demand: usize) -> u64 {
+        let own = self.reusable.iter().find(|(nodes, _)| *nodes == mask);
+        own.and_then(|(_, amounts)| amounts.get(demand)).copied().unwrap_or(0)
+    }
+}
+
+impl Hints {
+    /// Whether the resource could come from these nodes.
+    pub(super) fn contains(&self, mask: Mask) -> bool {
+        let reusable = |at| self.shape.as_ref().map_or(0, |shape| shape.reusable(mask, at));
+        let met =
+            |(at, demand): (usize, &Demand)| demand.held(mask).saturating_add(reusable(at)) >= demand.need;
+        !mask.is_empty()
+            && mask.within(self.universe)
+            && self.shape.as_ref().is_none_or(|shape| shape.allows(mask))
+            && self.demands.iter().enumerate().all(met)
+    }
+
+    /// Whether the nodes are as few as the request can do with.
+    pub(super) fn prefers(&self, machine: &Machine, mask: Mask) -> bool {
+        mask.count() == self.minimal || self.sockets.is_some_and(|fewest| machine.sockets(mask) == fewest)
+    }
+
+    /// Whether there is any set at all.
+    pub(super) fn possible(&self) -> bool {
+        match &self.shape {
+            None => self.contains(self.universe),
+            Some(shape) => {
+                let whole = [shape.unused];
+                let singles = shape.singles.iter().map(Mask::single);
+                singles.chain(whole).chain(shape.groups.iter().copied()).any(|mask| self.contains(mask))
+            }
+        }
+    }
+
+    /// The narrowest set that includes `must`, the smallest as an integer among those.
+    pub(super) fn narrowest(&self, machine: &Machine, must: Mask) -> Option<Mask> {
+        let hits: Vec<Demand> =
+            must.iter().map(|node| Demand::hit(machine.nodes().len(), Mask::single(node))).collect();
+        let sizes = must.count().max(1)..=self.universe.count();
+        let mut sizes = sizes.filter(|_| self.possible());
+        sizes.find_map(|size| Common { hints: &[self], more: &hits }.first_of_size(size))
+    }
+}
+
+/// Sets that several resources could come from at once.
+pub(super) struct Common<'a> {
+    pub(super) hints: &'a [&'a Hints],
+    /// Demands beside the resources' own.
+    pub(super) more: &'a [Demand],
+}
+
+impl Common<'_> {
+    fn contains(&self, mask: Mask) -> bool {
+        self.hints.iter().all(|hints| hints.contains(mask))
+            && self.more.iter().all(|demand| demand.held(mask) >= demand.need)
+    }
+
+    fn universe(&self) -> Mask {
+        self.hints.iter().fold(Mask(u128::MAX), |mask, hints| mask & hints.universe)
+    }
+
+    /// The smallest set of that size as an integer.
+    pub(super) fn first_of_size(&self, size: usize) -> Option<Mask> {
+        let mut best: Option<Mask> = None;
+        self.each_of_size(size, &mut |mask| {
+            best = Some(best.map_or(mask, |best| best.min(mask)));
+            false
+        });
+        best
+    }
+
+    /// Calls `visit` with the sets of that size: ascending as integers until it says stop, then each of
+    /// the few sets that are possible for reasons of their own.
+    pub(super) fn each_of_size(&self, size: usize, visit: &mut dyn FnMut(Mask) -> bool) {
+        let universe = self.universe();
+        if size == 1 {
+            let mut singles = universe.iter().map(Mask::single).filter(|mask| self.contains(*mask));
+            singles.all(visit);
+            return;
+        }
+        let shapes = || self.hints.iter().filter_map(|hints| hints.shape.as_ref());
+        let free = shapes().fold(universe, |mask, shape| mask & shape.unused);
+        let demands = self.hints.iter().flat_map(|hints| &hints.demands).chain(self.more);
+        let demands: Vec<&Demand> = demands.collect();
+        each_of_size(free, size, &demands, visit);
+        let groups = shapes().flat_map(|shape| shape.groups.iter().copied());
+        groups.filter(|group| group.count() == size && self.contains(*group)).for_each(|group| {
+            visit(group);
+        });
+    }
+}
+
+/// The fewest nodes of `universe` that meet the demands; all of them where none do.
+pub(super) fn fewest(universe: Mask, demands: &[Demand]) -> usize {
+    let all = universe.count();
+    if let [demand] = demands
+        && demand.shared.is_empty()
+    {
+        return fewest_by_weight(universe, demand).min(all);
+    }
+    let demands: Vec<&Demand> = demands.iter().collect();
+    let meets = |size: &usize| {
+        let mut found = false;
+        each_of_size(universe, *size, &demands, &mut |_| {
+            found = true;
+            false
+        });
+        found
+    };
+    (1..all).find(meets).unwrap_or(all)
+}
+
+fn fewest_by_weight(universe: Mask, demand: &Demand) -> usize {
+    let mut weights: Vec<u64> = universe.iter().map(|node| demand.weights[node]).collect();
+    weights.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0u64;
+    let enough = weights.iter().position(|weight| {
+        sum = sum.saturating_add(*weight);
+        sum >= demand.need
+    });
+    enough.map_or(usize::MAX, |at| at + 1)
+}

@@ -1,0 +1,68 @@
+//! Why something cannot be seated, before it has become a sentence.
+
+use crate::model::{ContainerKey, DeviceId, MemoryKind, NodeSet, Reason, ResourceName};
+
+/// The step that failed, with its operands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// No node set suits all resources.
+    Affinity,
+    /// A device is not known to be anywhere.
+    UnknownLocality { resource: ResourceName, id: Option<DeviceId> },
+    /// Too few devices.
+    Devices { resource: ResourceName, needed: usize, available: usize },
+    /// A device that was given is held by another container.
+    DeviceHeld { resource: ResourceName, id: DeviceId, holder: ContainerKey },
+    /// A device that was given is not on the pod's nodes.
+    DeviceElsewhere { resource: ResourceName, id: DeviceId, place: NodeSet, nodes: NodeSet },
+    /// Too few CPUs.
+    Cpus { needed: usize, available: usize },
+    /// Not a whole number of cores.
+    PartOfCore { needed: usize, threads: usize },
+    /// Too few wholly free cores; CPUs.
+    FreeCores { needed: usize, available: usize, threads: usize },
+    /// No CPU would be left to shared containers.
+    LastSharedCpu { needed: usize },
+    /// No node set holds the memory.
+    Memory,
+    /// Memory would have to come from more nodes than preferred.
+    MemoryWider { nodes: NodeSet },
+    /// The nodes already serve memory singly or in another set.
+    MemoryMixed { nodes: NodeSet },
+    /// The machine has no huge pages of that size.
+    NoSuchPages { kind: MemoryKind, needed: u64 },
+}
+
+impl Failure {
+    /// The word users search for.
+    pub(super) fn reason(&self) -> Reason {
+        match self {
+            Self::PartOfCore { .. } | Self::FreeCores { .. } => Reason::SmtAlignment,
+            Self::Devices { .. }
+            | Self::DeviceHeld { .. }
+            | Self::Cpus { .. }
+            | Self::LastSharedCpu { .. }
+            | Self::NoSuchPages { .. } => Reason::UnexpectedAdmission,
+            _ => Reason::TopologyAffinity,
+        }
+    }
+}
+
+impl super::offer::Offer<'_> {
+    /// The rejection.
+    pub(super) fn refuse(
+        &self,
+        container: Option<&crate::model::ContainerName>,
+        _need: Option<(&super::need::Need, Option<super::merge::Merged>)>,
+        failure: Failure,
+    ) -> crate::model::Rejection {
+        crate::model::Rejection {
+            reason: failure.reason(),
+            container: container.cloned(),
+            text: format!("{failure:?}"),
+            candidates: vec![],
+            weaker: None,
+            largest: None,
+        }
+    }
+}
