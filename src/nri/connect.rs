@@ -2,12 +2,11 @@
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 
 /// How long to wait for a change in the socket's directory before trying without one.
 const RETRY: Duration = Duration::from_millis(100);
@@ -33,16 +32,8 @@ pub(super) async fn wait_for(path: &Path) -> UnixStream {
     }
 }
 
-/// An inotify instance the reactor can wait for.
-struct Watch(AsyncFd<Handle>);
-
-struct Handle(Inotify);
-
-impl AsRawFd for Handle {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
+/// An inotify instance the reactor can wait for: to it, one more descriptor that becomes readable.
+struct Watch(pipe::Receiver);
 
 impl Watch {
     /// Watches the nearest directory above `path` that exists.
@@ -50,9 +41,9 @@ impl Watch {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
         let changes = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE_SELF;
         let above = path.ancestors().skip(1).find(|directory| directory.is_dir());
-        let above = above.filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        inotify.add_watch(above, changes | AddWatchFlags::IN_ATTRIB)?;
-        Ok(Self(AsyncFd::with_interest(Handle(inotify), Interest::READABLE)?))
+        inotify.add_watch(above.unwrap_or(Path::new(".")), changes | AddWatchFlags::IN_ATTRIB)?;
+        let descriptor = inotify.as_fd().try_clone_to_owned()?;
+        Ok(Self(pipe::Receiver::from_owned_fd_unchecked(descriptor)?))
     }
 
     /// Returns once anything changed; what changed is seen by trying.

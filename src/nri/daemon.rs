@@ -21,7 +21,7 @@ pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 const DEFAULT_INDEX: &str = "90";
 const DEFAULT_NAME: &str = "maitred";
 /// Between two registrations of which none led to a ledger; the socket itself is tried more often.
-const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// How to reach the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,7 +274,7 @@ mod tests {
         let end = |synchronized| End { synchronized, why: SessionError::Closed };
         let mut back_off = BackOff::default();
         let pauses: Vec<u128> = (0..8).map(|_| back_off.next(&end(false)).as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000, 1000, 1000]);
         assert_eq!(back_off.next(&end(true)), Duration::ZERO);
         assert_eq!(back_off.next(&end(false)).as_millis(), 100);
     }

@@ -11,7 +11,7 @@ use protobuf::MessageField;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use ttrpc::asynchronous::TtrpcContext;
 
 /// When to register again after the ledger could not be rebuilt: often enough to heal, seldom enough not
@@ -26,6 +26,7 @@ pub(super) struct Service {
     fault: Option<Fault>,
     session: Mutex<Session>,
     closing: Arc<Notify>,
+    ended: watch::Sender<bool>,
 }
 
 /// What is known of the runtime by now.
@@ -59,7 +60,14 @@ impl Service {
             gathering: None,
             synchronized: false,
         };
-        Self { decider, deadline, fault, session: Mutex::new(session), closing: Arc::default() }
+        let (session, ended) = (Mutex::new(session), watch::Sender::new(false));
+        Self { decider, deadline, fault, session, closing: Arc::default(), ended }
+    }
+
+    /// The connection is gone: nobody reads what is still being answered, so it must be taken back. ttrpc
+    /// would let it run to its end.
+    pub fn end(&self) {
+        self.ended.send_replace(true);
     }
 
     /// Notified when the service wants the connection closed.
@@ -92,7 +100,11 @@ impl Service {
             self.closing.notify_one();
             std::future::pending::<()>().await;
         }
-        let Answer { reply, updates } = self.decider.decide(event, self.limit(context)).await;
+        let mut ended = self.ended.subscribe();
+        let Answer { reply, updates } = tokio::select! {
+            answer = self.decider.decide(event, self.limit(context)) => answer,
+            _ = ended.wait_for(|ended| *ended) => Answer::default(),
+        };
         let update = all(&updates);
         match reply {
             Reply::Nothing => Ok(Granted { edit: None, update }),

@@ -66,6 +66,7 @@ pub(super) async fn attend(
         Err(why) => why,
         Ok(()) => SessionError::Closed,
     };
+    service.end();
     End { synchronized: service.synchronized(), why }
 }
 

@@ -5,6 +5,7 @@ mod config;
 mod conformance;
 mod discover;
 mod engine;
+mod fake_runtime;
 mod host;
 mod man;
 mod nri;
