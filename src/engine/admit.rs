@@ -1,9 +1,10 @@
-//! The entry points.
+//! The entry points: decide, and where the answer is no, have it explained.
 
+use super::explain::explain;
 use super::merge::{Merged, merge};
 use super::need::Need;
 use super::offer::Offer;
-use super::refuse::Failure;
+use super::refuse::{Failure, Refusal};
 use super::{Machine, Occupancy};
 use crate::model::{
     ContainerKey, ContainerName, ContainerRequest, NodeSet, Placement, PodRequest, PodUid, Policy, Rejection,
@@ -29,16 +30,9 @@ pub fn admit_pod(
     pod: &PodRequest,
     policy: &Policy,
 ) -> Result<Vec<(ContainerName, Placement)>, Rejection> {
-    let aligned = policy.scope == Scope::Pod && policy.topology != TopologyPolicy::None;
-    let seat = aligned.then(|| choose_seat(machine, occupancy, pod, policy)).transpose()?;
-    let mut taken = occupancy.clone();
-    let mut placements = Vec::with_capacity(pod.containers.len());
-    for container in &pod.containers {
-        let placement = admit_container(machine, &taken, &pod.uid, container, seat.as_ref(), policy)?;
-        taken.reserve(machine, pod.key(container), container.kind, &placement);
-        placements.push((container.name.clone(), placement));
-    }
-    Ok(placements)
+    seat_pod(machine, occupancy, pod, policy).map_err(|refusal| {
+        explain(machine, &pod.uid, policy, &refusal, &|weaker| pod_nodes(machine, occupancy, pod, weaker))
+    })
 }
 
 /// Chooses the nodes for a pod of which only sums may be known, and reserves nothing.
@@ -51,9 +45,9 @@ pub fn choose_seat(
     pod: &PodRequest,
     policy: &Policy,
 ) -> Result<Seat, Rejection> {
-    let offer = Offer::new(machine, occupancy, &pod.uid, policy);
-    let need = Need::of_pod(machine, pod, policy).map_err(|failure| offer.refuse(None, None, failure))?;
-    let merged = offer.align(&need).map_err(|failure| offer.refuse(None, Some((&need, None)), failure))?;
+    let merged = align_pod(machine, occupancy, pod, policy).map_err(|refusal| {
+        explain(machine, &pod.uid, policy, &refusal, &|weaker| pod_nodes(machine, occupancy, pod, weaker))
+    })?;
     Ok(Seat { affinity: merged.affinity.map(|mask| machine.node_set(mask)), preferred: merged.preferred })
 }
 
@@ -70,9 +64,71 @@ pub fn admit_container(
     seat: Option<&Seat>,
     policy: &Policy,
 ) -> Result<Placement, Rejection> {
+    let seat = seat.map(|seat| Merged {
+        affinity: seat.affinity.as_ref().map(|nodes| machine.mask(nodes)),
+        preferred: seat.preferred,
+    });
+    seat_container(machine, occupancy, pod, container, seat, policy).map_err(|refusal| {
+        let nodes = |weaker: &Policy| {
+            let placed = seat_container(machine, occupancy, pod, container, None, weaker).ok()?;
+            Some(machine.used_by(&placed))
+        };
+        explain(machine, pod, policy, &refusal, &nodes)
+    })
+}
+
+/// The nodes a pod would use under another policy, if that admits it.
+fn pod_nodes(
+    machine: &Machine,
+    occupancy: &Occupancy,
+    pod: &PodRequest,
+    policy: &Policy,
+) -> Option<NodeSet> {
+    let placed = seat_pod(machine, occupancy, pod, policy).ok()?;
+    Some(placed.iter().fold(NodeSet::new(), |nodes, (_, placed)| nodes.union(&machine.used_by(placed))))
+}
+
+fn seat_pod(
+    machine: &Machine,
+    occupancy: &Occupancy,
+    pod: &PodRequest,
+    policy: &Policy,
+) -> Result<Vec<(ContainerName, Placement)>, Box<Refusal>> {
+    let aligned = policy.scope == Scope::Pod && policy.topology != TopologyPolicy::None;
+    let seat = aligned.then(|| align_pod(machine, occupancy, pod, policy)).transpose()?;
+    let mut taken = occupancy.clone();
+    let mut placements = Vec::with_capacity(pod.containers.len());
+    for container in &pod.containers {
+        let placement = seat_container(machine, &taken, &pod.uid, container, seat, policy)?;
+        taken.reserve(machine, pod.key(container), container.kind, &placement);
+        placements.push((container.name.clone(), placement));
+    }
+    Ok(placements)
+}
+
+fn align_pod(
+    machine: &Machine,
+    occupancy: &Occupancy,
+    pod: &PodRequest,
+    policy: &Policy,
+) -> Result<Merged, Box<Refusal>> {
+    let offer = Offer::new(machine, occupancy, &pod.uid, policy);
+    let refuse = |need: Option<&Need>, failure| Refusal::new(occupancy, None, need, None, failure);
+    let need = Need::of_pod(machine, pod, policy).map_err(|failure| refuse(None, failure))?;
+    offer.align(&need).map_err(|failure| refuse(Some(&need), failure))
+}
+
+fn seat_container(
+    machine: &Machine,
+    occupancy: &Occupancy,
+    pod: &PodUid,
+    container: &ContainerRequest,
+    seat: Option<Merged>,
+    policy: &Policy,
+) -> Result<Placement, Box<Refusal>> {
     let key = ContainerKey::new(pod.clone(), container.name.clone());
     let Some(held) = occupancy.placement(&key) else {
-        return admit_new(machine, occupancy, pod, container, seat, policy);
+        return seat_new(machine, occupancy, pod, container, seat, policy);
     };
     if let Ok(need) = Need::of(machine, container, policy)
         && need.is_met_by(machine, held)
@@ -81,26 +137,23 @@ pub fn admit_container(
     }
     let mut without = occupancy.clone();
     without.release(machine, &key);
-    admit_new(machine, &without, pod, container, seat, policy)
+    seat_new(machine, &without, pod, container, seat, policy)
 }
 
-fn admit_new(
+fn seat_new(
     machine: &Machine,
     occupancy: &Occupancy,
     pod: &PodUid,
     container: &ContainerRequest,
-    seat: Option<&Seat>,
+    seat: Option<Merged>,
     policy: &Policy,
-) -> Result<Placement, Rejection> {
-    let offer = Offer::new(machine, occupancy, pod, policy);
-    let name = Some(&container.name);
-    let need = Need::of(machine, container, policy).map_err(|failure| offer.refuse(name, None, failure))?;
-    let seat = seat.map(|seat| Merged {
-        affinity: seat.affinity.as_ref().map(|nodes| machine.mask(nodes)),
-        preferred: seat.preferred,
-    });
-    let placed = offer.place(&need, seat);
-    placed.map_err(|failure| offer.refuse(name, Some((&need, seat)), failure))
+) -> Result<Placement, Box<Refusal>> {
+    let refuse = |need: Option<&Need>, failure| {
+        Refusal::new(occupancy, Some(&container.name), need, seat, failure)
+    };
+    let need = Need::of(machine, container, policy).map_err(|failure| refuse(None, failure))?;
+    let placed = Offer::new(machine, occupancy, pod, policy).place(&need, seat);
+    placed.map_err(|failure| refuse(Some(&need), failure))
 }
 
 impl Offer<'_> {
@@ -114,7 +167,7 @@ impl Offer<'_> {
     }
 
     /// Chooses the nodes.
-    pub(super) fn align(&self, need: &Need) -> Result<Merged, Failure> {
+    fn align(&self, need: &Need) -> Result<Merged, Failure> {
         if self.policy.topology == TopologyPolicy::None {
             return Ok(Merged::FREE);
         }

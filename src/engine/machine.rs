@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::mask::Mask;
 use super::take::{Style, take};
 use crate::model::{
-    Bytes, CpuSet, DeviceId, HugepageSize, MemoryKind, NodeId, NodeSet, ResourceName, Topology,
+    Bytes, CpuSet, DeviceId, HugepageSize, MemoryKind, NodeId, NodeSet, Placement, ResourceName, Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -364,5 +364,17 @@ impl Machine {
         let within = self.cpu_nodes.iter().enumerate().filter(|(_, node)| mask.has(**node));
         let members = within.flat_map(|(at, _)| &self.layout.nodes.members[at]);
         members.map(|cpu| self.layout.sockets.of[*cpu]).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The nodes a placement's CPUs, memory and devices are on.
+    pub(super) fn used_by(&self, placement: &Placement) -> NodeSet {
+        let homes = self.cpu_nodes.iter().zip(&self.layout.nodes.members);
+        let on = |members: &[usize]| members.iter().any(|cpu| placement.cpus.contains(self.layout.cpus[*cpu]));
+        let cpus: Mask = homes.filter(|(_, members)| on(members)).map(|(node, _)| *node).collect();
+        let devices = placement.devices.iter().flat_map(|(resource, ids)| {
+            let table = self.devices.get(resource);
+            ids.iter().filter_map(move |id| table?.mask(id)).filter(|mask| mask.count() == 1)
+        });
+        self.node_set(devices.fold(cpus, |all, mask| all | mask)).union(&placement.mems)
     }
 }

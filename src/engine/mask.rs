@@ -1,6 +1,5 @@
 //! A set of NUMA nodes by their dense index, one bit each.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not};
 
@@ -58,11 +57,6 @@ impl Mask {
             rest &= rest - 1;
             Some(index)
         })
-    }
-
-    /// Fewer nodes first, then the smaller integer.
-    pub(crate) fn narrower(self, other: Self) -> Ordering {
-        self.count().cmp(&other.count()).then(self.cmp(&other))
     }
 }
 

@@ -7,6 +7,7 @@ mod admit;
 mod allocate;
 mod books;
 mod distribute;
+mod explain;
 mod hints;
 mod layout;
 mod machine;
@@ -17,6 +18,7 @@ mod occupancy;
 mod offer;
 mod refuse;
 mod search;
+mod sentence;
 mod take;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};

@@ -19,9 +19,9 @@ pub struct Occupancy {
 
 /// What one container holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) kind: ContainerKind,
-    pub(super) placement: Placement,
+struct Held {
+    kind: ContainerKind,
+    placement: Placement,
     /// Its promises of memory, less what later containers of the pod have taken over.
     blocks: Vec<Block>,
 }
@@ -67,7 +67,7 @@ impl Occupancy {
         self.books.add(machine, &blocks);
         let held = Held { kind, placement: placement.clone(), blocks };
         self.held.insert(key.clone(), held);
-        self.index(&key, placement);
+        self.index(&key, kind, placement);
     }
 
     /// Shrinks the blocks of earlier init containers by what a new one takes over.
@@ -85,11 +85,17 @@ impl Occupancy {
         }
     }
 
-    fn index(&mut self, key: &ContainerKey, placement: &Placement) {
+    /// Notes who holds what; of an init container and its successor the successor does.
+    fn index(&mut self, key: &ContainerKey, kind: ContainerKind, placement: &Placement) {
         self.exclusive = self.exclusive.union(&placement.cpus);
         for (resource, ids) in &placement.devices {
             let holders = self.devices.entry(resource.clone()).or_default();
-            holders.extend(ids.iter().map(|id| (id.clone(), key.clone())));
+            for id in ids {
+                let holder = holders.entry(id.clone()).or_insert_with(|| key.clone());
+                if kind != ContainerKind::Init {
+                    holder.clone_from(key);
+                }
+            }
         }
     }
 
@@ -115,7 +121,7 @@ impl Occupancy {
         self.exclusive = CpuSet::new();
         self.devices.clear();
         let held = std::mem::take(&mut self.held);
-        held.iter().for_each(|(key, held)| self.index(key, &held.placement));
+        held.iter().for_each(|(key, held)| self.index(key, held.kind, &held.placement));
         self.held = held;
     }
 
@@ -154,10 +160,6 @@ impl Occupancy {
     #[must_use]
     pub fn placement(&self, key: &ContainerKey) -> Option<&Placement> {
         self.held.get(key).map(|held| &held.placement)
-    }
-
-    pub(super) fn held(&self, key: &ContainerKey) -> Option<&Held> {
-        self.held.get(key)
     }
 
     pub(super) fn books(&self) -> &Books {

@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 pub(super) struct Offer<'a> {
     pub(super) machine: &'a Machine,
     pub(super) occupancy: &'a Occupancy,
-    pub(super) pod: &'a PodUid,
     pub(super) policy: &'a Policy,
     /// CPUs nobody holds.
     pub(super) free: CpuSet,
@@ -26,11 +25,11 @@ impl<'a> Offer<'a> {
     pub(super) fn new(
         machine: &'a Machine,
         occupancy: &'a Occupancy,
-        pod: &'a PodUid,
+        pod: &PodUid,
         policy: &'a Policy,
     ) -> Self {
         let free = occupancy.free_cpus(machine);
-        Self { machine, occupancy, pod, policy, free, reusable: occupancy.reusable(pod) }
+        Self { machine, occupancy, policy, free, reusable: occupancy.reusable(pod) }
     }
 
     /// The hints of every resource that has a preference.

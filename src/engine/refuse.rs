@@ -1,8 +1,36 @@
 //! Why something cannot be seated, before it has become a sentence.
 
-use crate::model::{
-    ContainerKey, DeviceId, MemoryKind, NodeSet, Reason, ResourceName,
-};
+use super::Occupancy;
+use super::merge::Merged;
+use super::need::Need;
+use crate::model::{ContainerKey, ContainerName, DeviceId, MemoryKind, NodeSet, Reason, ResourceName};
+
+/// A failure and where it happened.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal {
+    /// What was taken then, earlier containers of the pod included.
+    pub(super) occupancy: Occupancy,
+    /// The container, unless it was the pod as a whole.
+    pub(super) container: Option<ContainerName>,
+    /// What was to be seated, as far as the machine can express it.
+    pub(super) need: Option<Need>,
+    /// The nodes that had been chosen for the pod.
+    pub(super) seat: Option<Merged>,
+    pub(super) failure: Failure,
+}
+
+impl Refusal {
+    pub(super) fn new(
+        occupancy: &Occupancy,
+        container: Option<&ContainerName>,
+        need: Option<&Need>,
+        seat: Option<Merged>,
+        failure: Failure,
+    ) -> Box<Self> {
+        let (occupancy, container, need) = (occupancy.clone(), container.cloned(), need.cloned());
+        Box::new(Self { occupancy, container, need, seat, failure })
+    }
+}
 
 /// The step that failed, with its operands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,25 +74,6 @@ impl Failure {
             | Self::LastSharedCpu { .. }
             | Self::NoSuchPages { .. } => Reason::UnexpectedAdmission,
             _ => Reason::TopologyAffinity,
-        }
-    }
-}
-
-impl super::offer::Offer<'_> {
-    /// The rejection.
-    pub(super) fn refuse(
-        &self,
-        container: Option<&crate::model::ContainerName>,
-        _need: Option<(&super::need::Need, Option<super::merge::Merged>)>,
-        failure: Failure,
-    ) -> crate::model::Rejection {
-        crate::model::Rejection {
-            reason: failure.reason(),
-            container: container.cloned(),
-            text: format!("{failure:?}"),
-            candidates: vec![],
-            weaker: None,
-            largest: None,
         }
     }
 }

@@ -4,6 +4,7 @@ mod cli;
 mod config;
 mod conformance;
 mod discover;
+mod engine;
 mod host;
 mod man;
 mod plan;

@@ -1,0 +1,174 @@
+//! The sentence of a rejection: one line a person reads.
+
+use super::explain::Available;
+use super::mask::Mask;
+use super::need::Need;
+use super::offer::Offer;
+use super::refuse::{Failure, Refusal};
+use crate::model::{Candidate, MemoryKind, NodeSet, Resource, ResourceName, Shortage, TopologyPolicy};
+
+/// How many differently worded nodes a sentence names.
+const NAMED: usize = 8;
+
+/// Says why, what each node lacks, and which laxer policy would do.
+pub(super) fn sentence(
+    offer: &Offer,
+    refusal: &Refusal,
+    candidates: &[Candidate],
+    weaker: Option<&(TopologyPolicy, NodeSet)>,
+) -> String {
+    let need = refusal.need.as_ref();
+    let wanted = need.map(|need| wanted(offer, need)).unwrap_or_default();
+    let (mut text, by_node) = reason(offer, refusal, &wanted);
+    if by_node {
+        let clauses = clauses(offer, need, candidates);
+        for (at, clause) in clauses.iter().enumerate() {
+            text.push_str(if at == 0 { ": " } else { "; " });
+            text.push_str(clause);
+        }
+    }
+    if let Some((policy, nodes)) = weaker {
+        let place = if nodes.is_empty() { "admit it".into() } else { format!("use {}", nodes_word(nodes)) };
+        text.push_str(&format!("; policy {policy} would {place}"));
+    }
+    text
+}
+
+/// The main clause, and whether what each node lacks belongs behind it.
+fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
+    let count = |resource: &ResourceName, count: usize| Resource::Device(resource.clone()).amount(count as u64);
+    let device = |resource: &ResourceName| count(resource, 1).trim_start_matches("1 ").to_owned();
+    let cpus = |count: &usize| Resource::Cpu.amount(*count as u64);
+    let seat = refusal.seat.and_then(|seat| seat.affinity);
+    let on_seat = seat.map(|mask| format!(" on the pod's {}", nodes_word(&offer.machine.node_set(mask))));
+    let on_seat = on_seat.unwrap_or_default();
+    let text = match &refusal.failure {
+        Failure::Affinity => return (no_nodes(offer, refusal.need.as_ref(), wanted), true),
+        Failure::UnknownLocality { resource, id: Some(id) } => {
+            format!("the NUMA node of {} {id} is unknown, so it cannot be aligned", device(resource))
+        }
+        Failure::UnknownLocality { resource, id: None } => format!(
+            "too few free {}s are on a known NUMA node, so they cannot be aligned",
+            device(resource)
+        ),
+        Failure::Devices { resource, needed, available } => {
+            format!("{} needed, {available} free{on_seat}", count(resource, *needed))
+        }
+        Failure::DeviceHeld { resource, id, holder } => {
+            format!("{} {id} is held by {holder}", device(resource))
+        }
+        Failure::DeviceElsewhere { resource, id, place, nodes } => {
+            let (place, nodes) = (nodes_word(place), nodes_word(nodes));
+            format!("{} {id} is on {place}, the pod on {nodes}", device(resource))
+        }
+        Failure::Cpus { needed, available } => format!("{} needed, {available} free{on_seat}", cpus(needed)),
+        Failure::PartOfCore { needed, threads } => {
+            format!("SMT Alignment Error: requested {needed} cpus not multiple cpus per core = {threads}")
+        }
+        Failure::FreeCores { needed, available, threads } => format!(
+            "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {available}, \
+             requested CPUs = {needed}, CPUs per core = {threads}"
+        ),
+        Failure::LastSharedCpu { needed } => {
+            format!("{} would leave no CPU to containers without exclusive ones", cpus(needed))
+        }
+        Failure::Memory => return (format!("no NUMA nodes have {wanted} together{on_seat}"), true),
+        Failure::MemoryWider { nodes } => {
+            let nodes = nodes_word(nodes);
+            return (format!("memory would have to come from {nodes}, more than the policy allows"), true);
+        }
+        Failure::MemoryMixed { nodes } => {
+            let nodes = nodes_word(nodes);
+            return (format!("memory of {nodes} is already promised in another combination of nodes"), true);
+        }
+        Failure::NoSuchPages { kind, needed } => {
+            let pages = Resource::Memory(*kind).amount(*needed);
+            format!("{pages} needed, but the machine has no pages of that size")
+        }
+    };
+    (text, false)
+}
+
+fn no_nodes(offer: &Offer, need: Option<&Need>, wanted: &str) -> String {
+    if offer.policy.topology == TopologyPolicy::SingleNumaNode {
+        return format!("no single NUMA node has {wanted}");
+    }
+    let Some(need) = need else { return format!("no NUMA nodes have {wanted}") };
+    let sizes: Vec<usize> = offer.hints(need).iter().map(|hints| hints.minimal).collect();
+    let (least, most) = (sizes.iter().min().copied().unwrap_or(1), sizes.iter().max().copied().unwrap_or(1));
+    match (least, most) {
+        (1, 1) => format!("no single NUMA node has {wanted}"),
+        (least, most) if least == most => format!("no {least} NUMA nodes have {wanted} together"),
+        _ => format!("no NUMA nodes suit all of {wanted}: some of it takes {least} of them, some {most}"),
+    }
+}
+
+/// `16 CPUs, 2 GPUs and 200Gi`, devices before memory.
+fn wanted(offer: &Offer, need: &Need) -> String {
+    let mut all = offer.available(need, Mask::EMPTY);
+    all.sort_by_key(|one| matches!(one.resource, Resource::Memory(_)));
+    join(&all.iter().map(|one: &Available| one.resource.amount(one.needed)).collect::<Vec<_>>())
+}
+
+/// What each node lacks; nodes that lack the same are named together.
+fn clauses(offer: &Offer, need: Option<&Need>, candidates: &[Candidate]) -> Vec<String> {
+    let mut groups: Vec<(String, NodeSet)> = Vec::new();
+    for candidate in candidates {
+        let Some(lack) = lack(offer, need, candidate) else { continue };
+        match groups.iter_mut().find(|(text, _)| *text == lack) {
+            Some((_, nodes)) => *nodes = nodes.union(&candidate.nodes),
+            None => groups.push((lack, candidate.nodes.clone())),
+        }
+    }
+    let more: usize = groups.iter().skip(NAMED).map(|(_, nodes)| nodes.len()).sum();
+    let clause = |(lack, nodes): &(String, NodeSet)| {
+        let verb = if nodes.len() == 1 { "has" } else { "have" };
+        format!("{} {verb} {lack}", nodes_word(nodes))
+    };
+    let mut clauses: Vec<String> = groups.iter().take(NAMED).map(clause).collect();
+    if more > 0 {
+        clauses.push(format!("{more} more nodes fall short too"));
+    }
+    clauses
+}
+
+/// `12 CPUs and no GPU free`; `None` where nothing can be said.
+fn lack(offer: &Offer, need: Option<&Need>, candidate: &Candidate) -> Option<String> {
+    if candidate.short.is_empty() {
+        let mask = offer.machine.mask(&candidate.nodes);
+        let shared = need.is_some_and(|need| !need.memory.is_empty()) && offer.occupancy.books().violates(mask);
+        return shared.then(|| "its memory promised together with other nodes'".to_owned());
+    }
+    let amount = |short: &Shortage| match short.available {
+        0 => format!("no {}", one_of(&short.resource)),
+        // Less than one page is none.
+        bytes if short.resource.amount(bytes).starts_with("0 ") => format!("no {}", one_of(&short.resource)),
+        available => short.resource.amount(available),
+    };
+    let mut short: Vec<&Shortage> = candidate.short.iter().collect();
+    short.sort_by_key(|short| matches!(short.resource, Resource::Memory(_)));
+    Some(format!("{} free", join(&short.into_iter().map(amount).collect::<Vec<_>>())))
+}
+
+/// The resource in the singular.
+fn one_of(resource: &Resource) -> String {
+    let one = match resource {
+        Resource::Memory(MemoryKind::Memory) => return "memory".into(),
+        Resource::Memory(MemoryKind::Hugepages(size)) => size.bytes(),
+        Resource::Cpu | Resource::Device(_) => 1,
+    };
+    resource.amount(one).trim_start_matches("1 ").to_owned()
+}
+
+fn nodes_word(nodes: &NodeSet) -> String {
+    format!("node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn join(parts: &[String]) -> String {
+    match parts {
+        [] => "what it asks for".into(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
