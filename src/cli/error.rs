@@ -5,7 +5,10 @@ use crate::config::ConfigError;
 use crate::discover::DiscoverError;
 use crate::discover::snapshot::SnapshotError;
 use crate::engine::MachineError;
+use crate::host::HostError;
+use crate::host::privileges::PrivilegeError;
 use crate::log::LogError;
+use crate::nri::NriError;
 use crate::store::StoreError;
 use std::path::PathBuf;
 
@@ -60,12 +63,15 @@ pub enum CliError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The verb is wired when its rooms are merged.
-    #[error("{verb} is not part of this build")]
-    NotWired {
-        /// The verb.
-        verb: &'static str,
-    },
+    /// The daemon could not start, or ended.
+    #[error(transparent)]
+    Nri(#[from] NriError),
+    /// This machine's cgroups.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Privileges could not be given up.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
 }
 
 impl CliError {
@@ -75,7 +81,8 @@ impl CliError {
         match self {
             Self::Config(_) | Self::Log(_) | Self::Pod(_) => 2,
             Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
-            Self::Store(_) | Self::Discover(_) | Self::Write { .. } | Self::NotWired { .. } => 3,
+            Self::Store(_) | Self::Discover(_) | Self::Write { .. } => 3,
+            Self::Nri(_) | Self::Host(_) | Self::Privileges(_) => 3,
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct Config {
 /// Who picks exclusive CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
-    /// To be found out; this version always comes to [`Authority::Maitred`].
+    /// maitred, unless the kubelet's static policy decides; then this version only audits.
     Auto,
     /// maitred does.
     Maitred,

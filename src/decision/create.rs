@@ -3,7 +3,7 @@
 use super::devices::{self, GPU};
 use super::state::Role;
 use super::step::{key, verdict};
-use super::understand::{self, POOLED_GPU, Understood};
+use super::understand::{self, Moment, POOLED_GPU, Understood};
 use super::{Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, sandbox};
 use crate::engine::{self, Seat};
 use crate::ledger::{RECORD_ANNOTATION, Record};
@@ -21,7 +21,7 @@ pub(super) fn create(
 ) -> Outcome {
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
     let placed = forged(container)
-        .and_then(|()| understand::understand(pod, container, &state.topology, settings))
+        .and_then(|()| understand::understand(pod, container, Moment::Making, &state.topology, settings))
         .and_then(|understood| Ok((seat(state, pod, &understood, settings)?, understood)));
     match (placed, understand::exemption(pod, Some(container), settings)) {
         (Ok((seated, understood)), None) => settle(state, pod, container, seated, &understood, settings),
@@ -192,8 +192,16 @@ fn with_gpu_memory(state: &State, mut placement: Placement) -> Placement {
     placement
 }
 
+/// Where a container without CPUs of its own has them from.
+pub(super) fn shared_role(pod: &PodFacts, near: Option<NodeSet>, settings: &Settings) -> Role {
+    match settings.reserved_namespaces.contains(&pod.namespace) {
+        true => Role::Reserved,
+        false => Role::Shared(near),
+    }
+}
+
 /// Puts a container into the shared pool (or on the reserved CPUs).
-pub(super) fn share(
+fn share(
     state: &mut State,
     pod: &PodFacts,
     container: &ContainerFacts,
@@ -201,11 +209,7 @@ pub(super) fn share(
     line: Verdict,
     settings: &Settings,
 ) -> Outcome {
-    let role = match settings.reserved_namespaces.contains(&pod.namespace) {
-        true => Role::Reserved,
-        false => Role::Shared(near),
-    };
-    state.track(key(pod, container), container, &pod.id, role);
+    state.track(key(pod, container), container, &pod.id, shared_role(pod, near, settings));
     let cpus =
         state.live.get(&container.id).and_then(|live| state.wanted(live, &state.pool(settings), settings));
     let mut outcome = Outcome { verdicts: vec![line], ..Outcome::default() };
@@ -244,7 +248,7 @@ fn refuse(
     state: &mut State,
     settings: &Settings,
 ) -> Outcome {
-    let request = understand::understand(pod, container, &state.topology, settings)
+    let request = understand::understand(pod, container, Moment::Making, &state.topology, settings)
         .map(|understood| understand::describe(&understood.request));
     let line = verdict(pod, Some(container), Decision::Rejected, rejection.to_string());
     Outcome {

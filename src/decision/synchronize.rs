@@ -3,10 +3,10 @@
 //! In order: records that hold up, cpusets that speak for themselves, then the containers that should have been
 //! pinned and are not. Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
 
-use super::create::{sentence, share, takes_a_seat};
+use super::create::{sentence, shared_role, takes_a_seat};
 use super::state::Role;
 use super::step::{key, verdict};
-use super::understand::{self, Understood};
+use super::understand::{self, Moment, Understood};
 use super::{Decision, Observed, Outcome, Settings, State, Verdict, sandbox};
 use crate::engine;
 use crate::ledger::{RECORD_ANNOTATION, Record};
@@ -36,10 +36,8 @@ pub(super) fn synchronize(
     let rest = each(rest, |one| by_cpuset(state, one, &mut outcome));
     let rest = each(rest, |one| repair(state, one, settings, &mut outcome));
     for one in rest {
-        let line = one.shared_line();
-        let told = one.told();
-        outcome.verdicts.append(&mut share(state, &one.pod, one.facts, None, line, settings).verdicts);
-        state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = told);
+        outcome.verdicts.push(one.shared_line());
+        one.join_pool(state, settings);
     }
     outcome.updates = state.spread(settings);
     outcome
@@ -71,7 +69,7 @@ impl<'a> Running<'a> {
     ) -> Self {
         let configured = || facts.resources.cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty());
         Self {
-            understood: understand::understand(&pod, facts, &state.topology, settings).ok(),
+            understood: understand::understand(&pod, facts, Moment::Running, &state.topology, settings).ok(),
             exempt: understand::exemption(&pod, Some(facts), settings),
             cpus: observed.and_then(|seen| seen.cpus.clone()).or_else(configured),
             pod,
@@ -98,6 +96,12 @@ impl<'a> Running<'a> {
     fn line(&self, decision: Decision, reason: String) -> Verdict {
         let request = self.understood.as_ref().map(|u| understand::describe(&u.request)).unwrap_or_default();
         Verdict { request, ..verdict(&self.pod, Some(self.facts), decision, reason) }
+    }
+
+    fn join_pool(&self, state: &mut State, settings: &Settings) {
+        let role = shared_role(&self.pod, None, settings);
+        state.track(key(&self.pod, self.facts), self.facts, &self.pod.id, role);
+        state.live.entry(self.facts.id.clone()).and_modify(|live| live.told = self.told());
     }
 
     fn shared_line(&self) -> Verdict {
@@ -211,8 +215,8 @@ fn repair(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &m
         Err(rejection) => {
             let reason = format!("runs unpinned and cannot be pinned without a restart: {rejection}");
             let line = Verdict { warn: true, ..one.line(Decision::Shared, reason) };
-            outcome.verdicts.append(&mut share(state, &one.pod, one.facts, None, line, settings).verdicts);
-            state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
+            outcome.verdicts.push(line);
+            one.join_pool(state, settings);
             true
         }
     }

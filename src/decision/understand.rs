@@ -29,6 +29,15 @@ pub(super) struct Understood {
     pub every_gpu: bool,
 }
 
+/// When a container is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// It is about to be made: what its environment says was not written by us.
+    Making,
+    /// It runs: GPUs in its environment may be those we chose for its annotation.
+    Running,
+}
+
 /// Why a container is never refused, if it is so.
 pub(super) fn exemption(
     pod: &PodFacts,
@@ -91,6 +100,7 @@ fn quota_agrees(resources: &Resources, milli: u64) -> bool {
 pub(super) fn understand(
     pod: &PodFacts,
     container: &ContainerFacts,
+    moment: Moment,
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Understood, Box<Rejection>> {
@@ -105,7 +115,7 @@ pub(super) fn understand(
     let claims = devices::claims(container, topology).map_err(|e| invalid(e.to_string()))?;
     let hugepages = hugepages(&container.resources).map_err(invalid)?;
     let every_gpu = claims.every_gpu && wishes.gpus.is_none();
-    let devices = wanted_devices(&wishes, claims, settings, topology).map_err(invalid)?;
+    let devices = wanted_devices(&wishes, claims, moment, settings, topology).map_err(invalid)?;
     let milli = cpu_milli(&container.resources);
     let request = ContainerRequest {
         name: container.name.clone(),
@@ -158,20 +168,22 @@ fn hugepages(resources: &Resources) -> Result<BTreeMap<HugepageSize, Bytes>, Str
 fn wanted_devices(
     wishes: &Wishes,
     claims: Claims,
+    moment: Moment,
     settings: &Settings,
     topology: &Topology,
 ) -> Result<BTreeMap<ResourceName, DeviceRequest>, String> {
-    let asked = match wishes.gpus {
-        None | Some(GpuCount::Some(0)) => None,
-        Some(count) => Some(pooled_gpus(count, settings, topology)?),
+    let asked = wishes.gpus.filter(|count| *count != GpuCount::Some(0));
+    let asked = match (claims.gpus(), asked, moment) {
+        (_, None, _) | (Some(_), Some(_), Moment::Running) => None,
+        (None, Some(count), _) => Some(pooled_gpus(count, settings, topology)?),
+        (Some(named), Some(_), Moment::Making) => {
+            let named: Vec<&str> = named.iter().map(crate::model::DeviceId::as_str).collect();
+            return Err(format!(
+                "annotation gpus.maitred.io asks for GPUs while the container already names {}: expected one of the two",
+                named.join(", ")
+            ));
+        }
     };
-    if let (Some(named), Some(_)) = (claims.gpus(), &asked) {
-        let named: Vec<&str> = named.iter().map(crate::model::DeviceId::as_str).collect();
-        return Err(format!(
-            "annotation gpus.maitred.io asks for GPUs while the container already names {}: expected one of the two",
-            named.join(", ")
-        ));
-    }
     let claimed = claims.devices.into_iter().map(|(resource, ids)| (resource, DeviceRequest::Claimed(ids)));
     Ok(claimed.chain(asked).collect())
 }
@@ -275,7 +287,7 @@ mod tests {
     fn a_pods_own_limits_make_no_exclusive_container() {
         let mut facts = whole("main", 4);
         facts.resources.quota = Some(800_000);
-        let understood = understand(&pod("a"), &facts, &machine(), &settings()).unwrap();
+        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
         assert_eq!(understood.request.exclusive_cpus(), None);
     }
 
@@ -283,7 +295,7 @@ mod tests {
     fn no_quota_leaves_the_shares_to_speak() {
         let mut facts = whole("main", 4);
         facts.resources.quota = Some(-1);
-        let understood = understand(&pod("a"), &facts, &machine(), &settings()).unwrap();
+        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
         assert_eq!(understood.request.exclusive_cpus(), Some(4));
     }
 
@@ -291,10 +303,10 @@ mod tests {
     fn hugepages_of_zero_bytes_are_not_asked_for() {
         let mut facts = whole("main", 4);
         facts.resources.hugepage_limits = vec![("1GB".into(), 0), ("2MB".into(), 32 << 20)];
-        let understood = understand(&pod("a"), &facts, &machine(), &settings()).unwrap();
+        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
         assert_eq!(understood.request.hugepages, BTreeMap::from([(HugepageSize::MIB2, Bytes(32 << 20))]));
         facts.resources.hugepage_limits = vec![("2XB".into(), 1)];
-        let error = understand(&pod("a"), &facts, &machine(), &settings()).unwrap_err();
+        let error = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap_err();
         assert!(error.text.starts_with("hugepage limit: \"2XB\" is no hugepage size"), "{error}");
     }
 
@@ -302,16 +314,17 @@ mod tests {
     fn gpus_by_annotation_need_the_owners_pool() {
         let mut asking = pod("a");
         asking.annotations.insert("gpus.maitred.io".into(), "2".into());
-        let closed = understand(&asking, &container("main"), &machine(), &settings()).unwrap_err();
+        let closed =
+            understand(&asking, &container("main"), Moment::Making, &machine(), &settings()).unwrap_err();
         assert!(closed.text.contains("gpu.annotation_pool"), "{closed}");
 
         let open = Settings { annotation_pool: AnnotationPool::All, ..settings() };
-        let understood = understand(&asking, &container("main"), &machine(), &open).unwrap();
+        let understood = understand(&asking, &container("main"), Moment::Making, &machine(), &open).unwrap();
         assert_eq!(understood.request.devices[&GPU.into()], DeviceRequest::Count(2));
 
         let mut named = container("main");
         named.env = vec!["NVIDIA_VISIBLE_DEVICES=GPU-a".into()];
-        let both = understand(&asking, &named, &machine(), &open).unwrap_err();
+        let both = understand(&asking, &named, Moment::Making, &machine(), &open).unwrap_err();
         assert!(both.text.contains("already names GPU-a"), "{both}");
     }
 

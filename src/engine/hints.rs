@@ -50,9 +50,8 @@ impl Hints {
     /// Whether the resource could come from these nodes.
     pub(super) fn contains(&self, mask: Mask) -> bool {
         let reusable = |at| self.shape.as_ref().map_or(0, |shape| shape.reusable(mask, at));
-        let met = |(at, demand): (usize, &Demand)| {
-            demand.held(mask).saturating_add(reusable(at)) >= demand.need
-        };
+        let met =
+            |(at, demand): (usize, &Demand)| demand.held(mask).saturating_add(reusable(at)) >= demand.need;
         !mask.is_empty()
             && mask.within(self.universe)
             && self.shape.as_ref().is_none_or(|shape| shape.allows(mask))

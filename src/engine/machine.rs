@@ -139,9 +139,8 @@ impl Machine {
 
     fn add_known_devices(&mut self, topology: &Topology) {
         let close = |node: Option<NodeId>| node.map(NodeSet::single);
-        let gpu_id = |gpu: &crate::model::Gpu| {
-            DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()))
-        };
+        let gpu_id =
+            |gpu: &crate::model::Gpu| DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()));
         let gpus = topology.gpus.iter().map(|gpu| Device { id: gpu_id(gpu), nodes: close(gpu.numa_node) });
         let gpus = gpus.collect();
         let nics = topology.nics.iter();

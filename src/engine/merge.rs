@@ -41,10 +41,8 @@ pub(super) fn merge(machine: &Machine, hints: &[Hints], policy: &Policy) -> Opti
         let affinity = (!single || mask != machine.all()).then_some(mask);
         return Some(Merged { affinity, preferred: true });
     }
-    (policy.topology == TopologyPolicy::BestEffort).then(|| Merged {
-        affinity: Some(any(machine, hints, closest)),
-        preferred: false,
-    })
+    (policy.topology == TopologyPolicy::BestEffort)
+        .then(|| Merged { affinity: Some(any(machine, hints, closest)), preferred: false })
 }
 
 /// The best set that all resources prefer.

@@ -35,13 +35,19 @@ fn conformance_scenarios() {
         let path = directory.join("scenarios.jsonl.gz");
         let lines = lines(&path);
         let runs: Vec<_> = lines.iter().map(|line| scenario::run(line)).collect();
-        let agreed = |plain: bool| runs.iter().filter(|run| run.plain == plain && run.problem.is_none()).count();
+        let agreed =
+            |plain: bool| runs.iter().filter(|run| run.plain == plain && run.problem.is_none()).count();
         let total = |plain: bool| runs.iter().filter(|run| run.plain == plain).count();
         let all = agreed(true) + agreed(false);
         for run in runs.iter().filter(|run| run.problem.is_some()) {
             println!("  {}: {}", run.id, run.problem.as_deref().unwrap_or_default());
         }
-        println!("conformance scenarios {all}/{} (without options {}/{})", runs.len(), agreed(true), total(true));
+        println!(
+            "conformance scenarios {all}/{} (without options {}/{})",
+            runs.len(),
+            agreed(true),
+            total(true)
+        );
         assert_eq!(agreed(true), total(true), "scenarios without options in {}", path.display());
     }
 }
