@@ -80,7 +80,8 @@ impl Cli {
         match self.command {
             Command::Nri(args) => nri::run(&args),
             command => {
-                log::start(LogConfig { level: LogLevel::Warn, format: LogFormat::Auto })?;
+                // Someone typed this and reads what comes.
+                log::start(LogConfig { level: LogLevel::Warn, format: LogFormat::Text })?;
                 command.run()
             }
         }

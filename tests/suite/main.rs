@@ -10,4 +10,5 @@ mod host;
 mod man;
 mod nri;
 mod plan;
+mod readme;
 mod store;

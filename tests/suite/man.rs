@@ -1,4 +1,4 @@
-//! The man pages under packaging/man say what `--help` says. `MAITRED_WRITE_MAN=1` writes them anew.
+//! The man pages under packaging/man say what `--help` says. `MAITRED_BLESS=1` writes them anew.
 
 use clap::CommandFactory;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ fn pages() -> Vec<(PathBuf, String)> {
 
 #[test]
 fn the_man_pages_are_those_of_the_command_line() {
-    let write = std::env::var_os("MAITRED_WRITE_MAN").is_some();
+    let write = std::env::var_os("MAITRED_BLESS").is_some();
     for (file, text) in pages() {
         if write {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(&file, &text).unwrap();
         }
         let found = std::fs::read_to_string(&file).unwrap_or_default();
-        assert_eq!(found, text, "{}: write it anew with MAITRED_WRITE_MAN=1", file.display());
+        assert_eq!(found, text, "{}: write it anew with MAITRED_BLESS=1", file.display());
     }
 }
