@@ -10,5 +10,4 @@ mod host;
 mod man;
 mod nri;
 mod plan;
-mod readme;
 mod store;
