@@ -7,8 +7,8 @@ use super::offer::Offer;
 use super::refuse::{Failure, Refusal};
 use super::{Machine, Occupancy};
 use crate::model::{
-    ContainerKey, ContainerName, ContainerRequest, NodeSet, Placement, PodRequest, PodUid, Policy, Rejection,
-    Scope, TopologyPolicy, UnknownLocality,
+    ContainerKey, ContainerName, ContainerRequest, NodeSet, Placement, PodRequest, PodUid, Policy, Reason,
+    Rejection, Scope, TopologyPolicy, UnknownLocality,
 };
 
 /// The nodes chosen for a whole pod.
@@ -68,22 +68,24 @@ pub fn admit_container(
         affinity: seat.affinity.as_ref().map(|nodes| machine.mask(nodes)),
         preferred: seat.preferred,
     });
+    let bound = seat.is_some_and(|seat| seat.affinity.is_some());
     seat_container(machine, occupancy, pod, container, seat, policy).map_err(|refusal| {
         let nodes = |weaker: &Policy| {
-            let placed = seat_container(machine, occupancy, pod, container, None, weaker).ok()?;
+            // No policy takes a container off its pod's nodes.
+            let free = (!bound).then_some(weaker)?;
+            let placed = seat_container(machine, occupancy, pod, container, None, free).ok()?;
             Some(machine.used_by(&placed))
         };
-        explain(machine, pod, policy, &refusal, &nodes)
+        let mut rejection = explain(machine, pod, policy, &refusal, &nodes);
+        if bound && rejection.reason == Reason::UnexpectedAdmission {
+            rejection.reason = Reason::TopologyAffinity;
+        }
+        rejection
     })
 }
 
 /// The nodes a pod would use under another policy, if that admits it.
-fn pod_nodes(
-    machine: &Machine,
-    occupancy: &Occupancy,
-    pod: &PodRequest,
-    policy: &Policy,
-) -> Option<NodeSet> {
+fn pod_nodes(machine: &Machine, occupancy: &Occupancy, pod: &PodRequest, policy: &Policy) -> Option<NodeSet> {
     let placed = seat_pod(machine, occupancy, pod, policy).ok()?;
     Some(placed.iter().fold(NodeSet::new(), |nodes, (_, placed)| nodes.union(&machine.used_by(placed))))
 }
@@ -148,9 +150,8 @@ fn seat_new(
     seat: Option<Merged>,
     policy: &Policy,
 ) -> Result<Placement, Box<Refusal>> {
-    let refuse = |need: Option<&Need>, failure| {
-        Refusal::new(occupancy, Some(&container.name), need, seat, failure)
-    };
+    let refuse =
+        |need: Option<&Need>, failure| Refusal::new(occupancy, Some(&container.name), need, seat, failure);
     let need = Need::of(machine, container, policy).map_err(|failure| refuse(None, failure))?;
     let placed = Offer::new(machine, occupancy, pod, policy).place(&need, seat);
     placed.map_err(|failure| refuse(Some(&need), failure))

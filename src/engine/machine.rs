@@ -368,7 +368,8 @@ impl Machine {
     /// The nodes a placement's CPUs, memory and devices are on.
     pub(super) fn used_by(&self, placement: &Placement) -> NodeSet {
         let homes = self.cpu_nodes.iter().zip(&self.layout.nodes.members);
-        let on = |members: &[usize]| members.iter().any(|cpu| placement.cpus.contains(self.layout.cpus[*cpu]));
+        let on =
+            |members: &[usize]| members.iter().any(|cpu| placement.cpus.contains(self.layout.cpus[*cpu]));
         let cpus: Mask = homes.filter(|(_, members)| on(members)).map(|(node, _)| *node).collect();
         let devices = placement.devices.iter().flat_map(|(resource, ids)| {
             let table = self.devices.get(resource);

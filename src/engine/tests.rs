@@ -320,20 +320,13 @@ fn a_gpus_own_memory_stays_in_reach_and_is_promised_to_nobody() {
 
 #[test]
 fn a_machine_that_cannot_be_decided_about_is_said() {
-    let error = |topology: &Topology, reserve: Reserve| Machine::new(topology, &reserve).unwrap_err().to_string();
+    let error =
+        |topology: &Topology, reserve: Reserve| Machine::new(topology, &reserve).unwrap_err().to_string();
     let offline = Reserve { cpus: Some("64".parse().unwrap()), ..Reserve::default() };
-    let nowhere = Reserve {
-        memory: [((NodeId(7), MemoryKind::Memory), Bytes(GIB))].into(),
-        ..Reserve::default()
-    };
+    let nowhere =
+        Reserve { memory: [((NodeId(7), MemoryKind::Memory), Bytes(GIB))].into(), ..Reserve::default() };
 
-    assert_eq!(
-        error(&topology(2), offline),
-        "none of the reserved CPUs 64 is online: expected some of 0-15"
-    );
-    assert_eq!(
-        error(&topology(2), nowhere),
-        "memory is reserved on node 7: the machine has the nodes 0-1"
-    );
+    assert_eq!(error(&topology(2), offline), "none of the reserved CPUs 64 is online: expected some of 0-15");
+    assert_eq!(error(&topology(2), nowhere), "memory is reserved on node 7: the machine has the nodes 0-1");
     assert!(error(&Topology::default(), Reserve::default()).contains("has a node, a package and a core"));
 }

@@ -77,7 +77,8 @@ fn conformance_rules() {
         let topologies = text.map(|text| rules::topologies(&text)).unwrap_or_default();
         for (name, known) in RULES {
             let lines = lines(&directory.join(name));
-            let row = |(at, line): (usize, &String)| (format!("{}", at + 1), rules::row(line, &topologies).err());
+            let row =
+                |(at, line): (usize, &String)| (format!("{}", at + 1), rules::row(line, &topologies).err());
             let runs: Vec<_> = lines.iter().enumerate().map(row).collect();
             let agreed = report(name, &runs);
             assert!(agreed + known >= runs.len(), "{name} in {}", directory.display());
