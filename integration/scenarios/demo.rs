@@ -111,7 +111,7 @@ fn show(node: &Node, guests: &[Guest], refused: &[Refused]) {
     for Refused { pod, asked, why } in refused {
         println!("   {pod:<18} asked for {asked}\n{}", wrapped(why));
     }
-    println!();
+    println!("{} pods seated, {} refused\n", guests.len(), refused.len());
 }
 
 fn show_node(node: &Node, numa: &NumaNode, guests: &[Guest]) {
@@ -122,10 +122,11 @@ fn show_node(node: &Node, numa: &NumaNode, guests: &[Guest]) {
         format!(" ({} kept for the system)", list::show(&reserved))
     };
     println!(
-        "{BOLD}node {}{PLAIN}   CPUs {}{kept} · {} GPUs · {} hugepages · {} MiB",
+        "{BOLD}node {}{PLAIN}   CPUs {}{kept} · {} {} · {} hugepages · {} MiB",
         numa.id,
         list::show(&numa.cpus),
         node.machine.gpus_on(numa.id).len(),
+        plural(node.machine.gpus_on(numa.id).len(), "GPU"),
         numa.hugepages,
         numa.memory_mib
     );
@@ -145,7 +146,7 @@ fn show_guest(node: &Node, guest: &Guest) {
     let name = format!("{}/{}", guest.seated.pod.namespace, guest.seated.pod.name);
     let mut has = vec![
         format!("CPUs {}", list::show(&guest.seen.cpus)),
-        format!("memory of node {}", list::show(&guest.seen.mems)),
+        format!("memory of {} {}", plural(guest.seen.mems.len(), "node"), list::show(&guest.seen.mems)),
     ];
     let gpus = guest.seen.gpus();
     if !gpus.is_empty() {
@@ -162,6 +163,10 @@ fn show_guest(node: &Node, guest: &Guest) {
 fn short(node: &Node, uuid: &str) -> String {
     let index = node.machine.gpus.iter().position(|gpu| gpu.uuid == uuid);
     index.map_or(uuid.to_owned(), |index| format!("GPU {index} at {}", node.machine.gpus[index].pci))
+}
+
+fn plural(count: usize, word: &str) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
 fn wrapped(text: &str) -> String {

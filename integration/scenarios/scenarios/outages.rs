@@ -76,8 +76,10 @@ fn maitred_killed(node: &mut Node) -> Result<()> {
 
     node.start_maitred(&Settings::ENFORCE)?;
     wait::until_seen(node.patience(), "the pod of the gap is pinned", || {
-        let cpus = node.look(&gap)?.cpus;
-        Ok((cpus.len() as u64 != widest).then(|| format!("CPUs {}", list::show(&cpus))))
+        let (cpus, others) = (node.look(&gap)?.cpus, node.look(&shared)?.cpus);
+        let seen =
+            || format!("CPUs {}, and {} of a shared container", list::show(&cpus), list::show(&others));
+        Ok((cpus.len() as u64 != widest).then(seen))
     })?;
     let repaired = node.look(&gap)?;
     expect::same("process of the gap's pod", &unpinned.pid, &repaired.pid)?;
