@@ -12,7 +12,7 @@ mod state;
 mod step;
 mod synchronize;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod understand;

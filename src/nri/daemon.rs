@@ -5,7 +5,7 @@ use super::decider::{Decider, Handler};
 use super::fault::Fault;
 use super::inherited;
 use super::notify;
-use super::session::{self, End, Identity, SessionError};
+use super::session::{End, Registrar, SessionError};
 use std::future::Future;
 use std::io;
 use std::os::fd::RawFd;
@@ -142,59 +142,47 @@ pub async fn serve(
     let fault = Fault::from_env();
     let decider = Decider::spawn(handler, fault)
         .map_err(|source| NriError::Start { what: "the decision thread", source })?;
-    let attendance = Attendance {
-        identity: Identity { name: options.name.clone(), index: options.index.clone() },
+    let registrar = Registrar {
+        name: options.name.clone(),
+        index: options.index.clone(),
         decider: Arc::new(decider),
         deadline: options.deadline,
+        can_return: matches!(options.transport, Transport::Socket(_)),
         fault,
     };
     tokio::select! {
         () = stop => Ok(()),
-        ended = attendance.attend(&options.transport) => ended,
+        ended = attend(&registrar, &options.transport) => ended,
     }
 }
 
-/// What every connection needs.
-struct Attendance {
-    identity: Identity,
-    decider: Arc<Decider>,
-    deadline: Duration,
-    fault: Option<Fault>,
+async fn attend(registrar: &Registrar, transport: &Transport) -> Result<(), NriError> {
+    match transport {
+        Transport::Inherited(fd) => once(registrar, *fd).await,
+        Transport::Socket(path) => for_ever(registrar, path).await,
+    }
 }
 
-impl Attendance {
-    async fn attend(&self, transport: &Transport) -> Result<(), NriError> {
-        match transport {
-            Transport::Inherited(fd) => self.once(*fd).await,
-            Transport::Socket(path) => self.for_ever(path).await,
-        }
+async fn once(registrar: &Registrar, fd: RawFd) -> Result<(), NriError> {
+    let unusable = |source| NriError::Inherited { fd, source };
+    let stream = inherited::socket(fd).and_then(UnixStream::from_std).map_err(unusable)?;
+    notify::ready("launched by the runtime");
+    match registrar.attend(stream).await.why {
+        SessionError::Closed => Ok(()),
+        why => Err(NriError::Session(why)),
     }
+}
 
-    async fn session(&self, stream: UnixStream) -> End {
-        session::attend(stream, &self.identity, &self.decider, self.deadline, self.fault).await
-    }
-
-    async fn once(&self, fd: RawFd) -> Result<(), NriError> {
-        let unusable = |source| NriError::Inherited { fd, source };
-        let stream = inherited::socket(fd).and_then(UnixStream::from_std).map_err(unusable)?;
-        notify::ready("launched by the runtime");
-        match self.session(stream).await.why {
-            SessionError::Closed => Ok(()),
-            why => Err(NriError::Session(why)),
-        }
-    }
-
-    async fn for_ever(&self, path: &Path) -> Result<(), NriError> {
-        let waiting = format!("waiting for {}", path.display());
-        notify::ready(&waiting);
-        let mut back_off = BackOff::default();
-        loop {
-            let stream = connect::wait_for(path).await;
-            let end = self.session(stream).await;
-            back_off.report(&end);
-            notify::status(&waiting);
-            tokio::time::sleep(back_off.next(&end)).await;
-        }
+async fn for_ever(registrar: &Registrar, path: &Path) -> Result<(), NriError> {
+    let waiting = format!("waiting for {}", path.display());
+    notify::ready(&waiting);
+    let mut back_off = BackOff::default();
+    loop {
+        let stream = connect::wait_for(path).await;
+        let end = registrar.attend(stream).await;
+        back_off.report(&end);
+        notify::status(&waiting);
+        tokio::time::sleep(back_off.next(&end)).await;
     }
 }
 

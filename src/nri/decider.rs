@@ -236,7 +236,9 @@ impl<H: Handler> Worker<H> {
         }
     }
 
+    /// A runtime that presents itself tells all it has next; until then nothing is known of it.
     fn configure(&mut self, host: &Host) -> Result<(), Failure> {
+        self.has_ledger = false;
         let configured = guarded(|| self.handler.configure(host).map_err(|error| error.to_string()))?;
         configured.map_err(Failure::Broken)
     }

@@ -23,6 +23,8 @@ pub(super) struct Service {
     decider: Arc<Decider>,
     /// `failure.deadline_ms`.
     deadline: Duration,
+    /// Whether a closed connection can be followed by another.
+    can_return: bool,
     fault: Option<Fault>,
     session: Mutex<Session>,
     closing: Arc<Notify>,
@@ -52,7 +54,7 @@ struct Granted {
 }
 
 impl Service {
-    pub fn new(decider: Arc<Decider>, deadline: Duration, fault: Option<Fault>) -> Self {
+    pub fn new(decider: Arc<Decider>, deadline: Duration, can_return: bool, fault: Option<Fault>) -> Self {
         let session = Session {
             request_timeout: Duration::MAX,
             features: Features::default(),
@@ -61,7 +63,7 @@ impl Service {
             synchronized: false,
         };
         let (session, ended) = (Mutex::new(session), watch::Sender::new(false));
-        Self { decider, deadline, fault, session, closing: Arc::default(), ended }
+        Self { decider, deadline, can_return, fault, session, closing: Arc::default(), ended }
     }
 
     /// The connection is gone: nobody reads what is still being answered, so it must be taken back. ttrpc
@@ -85,14 +87,18 @@ impl Service {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long an answer may take: three quarters of what the runtime waits, so that ours comes first.
-    fn limit(&self, context: &TtrpcContext) -> Duration {
+    /// How long an answer may take at most: three quarters of what the runtime waits, so that ours comes first.
+    fn patience(&self, context: &TtrpcContext) -> Duration {
         let of_request = match u64::try_from(context.timeout_nano) {
             Ok(nanos) if nanos > 0 => Duration::from_nanos(nanos),
             _ => Duration::MAX,
         };
-        let patience = self.session().request_timeout.min(of_request);
-        self.deadline.min(patience / 4 * 3)
+        self.session().request_timeout.min(of_request) / 4 * 3
+    }
+
+    /// How long a decision may take.
+    fn limit(&self, context: &TtrpcContext) -> Duration {
+        self.deadline.min(self.patience(context))
     }
 
     async fn decide(&self, context: &TtrpcContext, event: Event) -> Result<Granted, Box<Rejection>> {
@@ -173,7 +179,7 @@ impl Service {
     /// and try again. A late ledger is a ledger all the same, so only a broken one is tried again.
     fn not_rebuilt(&self, failure: &Failure) {
         tracing::error!(reason = %failure, "the ledger was not rebuilt in time");
-        if let Failure::Broken(_) = failure {
+        if matches!(failure, Failure::Broken(_)) && self.can_return {
             let closing = self.closing();
             tokio::spawn(async move {
                 tokio::time::sleep(SYNCHRONIZE_AGAIN).await;
@@ -220,7 +226,8 @@ impl Plugin for Service {
             session.features = host.features();
             session.name = host.to_string();
         }
-        let configured = self.decider.configure(host, self.limit(context)).await;
+        // Reading the machine is no decision: it may take what the runtime gives.
+        let configured = self.decider.configure(host, self.patience(context)).await;
         configured.map_err(answer::status)?;
         Ok(proto::ConfigureResponse { events, ..Default::default() })
     }
@@ -233,7 +240,7 @@ impl Plugin for Service {
         let Some(whole) = self.gather(request) else {
             return Ok(proto::SynchronizeResponse { more: true, ..Default::default() });
         };
-        let updates = self.rebuild(whole, self.limit(context)).await;
+        let updates = self.rebuild(whole, self.patience(context)).await;
         Ok(proto::SynchronizeResponse { update: all(&updates), ..Default::default() })
     }
 

@@ -18,11 +18,17 @@ use ttrpc::asynchronous::{Client, Server};
 /// How long RegisterPlugin may take; the runtime itself gives up on a silent plugin after as long.
 const REGISTRATION: Duration = Duration::from_secs(5);
 
-/// Who we say we are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Identity {
+/// What every connection needs.
+pub(super) struct Registrar {
+    /// Who we say we are.
     pub name: String,
     pub index: String,
+    pub decider: Arc<Decider>,
+    /// `failure.deadline_ms`.
+    pub deadline: Duration,
+    /// Whether a closed connection can be followed by another.
+    pub can_return: bool,
+    pub fault: Option<Fault>,
 }
 
 /// Why a connection ended.
@@ -53,41 +59,45 @@ pub(super) struct End {
     pub why: SessionError,
 }
 
-/// Serves one connection until it ends. Dropping the future ends it too.
-pub(super) async fn attend(
-    stream: UnixStream,
-    identity: &Identity,
-    decider: &Arc<Decider>,
-    deadline: Duration,
-    fault: Option<Fault>,
-) -> End {
-    let service = Arc::new(Service::new(Arc::clone(decider), deadline, fault));
-    let why = match converse(stream, identity, &service).await {
-        Err(why) => why,
-        Ok(()) => SessionError::Closed,
-    };
-    service.end();
-    End { synchronized: service.synchronized(), why }
-}
-
-async fn converse(
-    stream: UnixStream,
-    identity: &Identity,
-    service: &Arc<Service>,
-) -> Result<(), SessionError> {
-    let (near, carry) = mux::open(stream);
-    let mut carry = std::pin::pin!(carry);
-    // Serve first: Configure may arrive before RegisterPlugin has returned. The server ends with this scope.
-    let _server = serve(near.plugin, service).await?;
-    let runtime = RuntimeClient::new(Client::new(Socket::new(near.runtime)));
-    tokio::select! {
-        end = &mut carry => return Ok(end?),
-        registered = register(&runtime, identity) => registered?,
+impl Registrar {
+    /// Serves one connection until it ends. Dropping the future ends it too.
+    pub async fn attend(&self, stream: UnixStream) -> End {
+        let decider = Arc::clone(&self.decider);
+        let service = Arc::new(Service::new(decider, self.deadline, self.can_return, self.fault));
+        let why = self.converse(stream, &service).await.err().unwrap_or(SessionError::Closed);
+        service.end();
+        End { synchronized: service.synchronized(), why }
     }
-    let closing = service.closing();
-    tokio::select! {
-        end = &mut carry => Ok(end?),
-        () = closing.notified() => Err(SessionError::Again),
+
+    async fn converse(&self, stream: UnixStream, service: &Arc<Service>) -> Result<(), SessionError> {
+        let (near, carry) = mux::open(stream);
+        let mut carry = std::pin::pin!(carry);
+        // Serve first: Configure may come before RegisterPlugin has returned. The server ends with this scope.
+        let _server = serve(near.plugin, service).await?;
+        let runtime = RuntimeClient::new(Client::new(Socket::new(near.runtime)));
+        tokio::select! {
+            end = &mut carry => return Ok(end?),
+            registered = self.register(&runtime) => registered?,
+        }
+        let closing = service.closing();
+        tokio::select! {
+            end = &mut carry => Ok(end?),
+            () = closing.notified() => Err(SessionError::Again),
+        }
+    }
+
+    async fn register(&self, runtime: &RuntimeClient) -> Result<(), SessionError> {
+        let request = RegisterPluginRequest {
+            plugin_name: self.name.clone(),
+            plugin_idx: self.index.clone(),
+            ..Default::default()
+        };
+        let registered = runtime.register_plugin(ttrpc::context::with_duration(REGISTRATION), &request).await;
+        registered.map(drop).map_err(|source| SessionError::Register {
+            index: self.index.clone(),
+            name: self.name.clone(),
+            source,
+        })
     }
 }
 
@@ -99,18 +109,4 @@ async fn serve(connection: DuplexStream, service: &Arc<Service>) -> Result<Serve
         .register_service(create_plugin(Arc::clone(service) as _));
     server.start().await.map_err(SessionError::Serve)?;
     Ok(server)
-}
-
-async fn register(runtime: &RuntimeClient, identity: &Identity) -> Result<(), SessionError> {
-    let request = RegisterPluginRequest {
-        plugin_name: identity.name.clone(),
-        plugin_idx: identity.index.clone(),
-        ..Default::default()
-    };
-    let registered = runtime.register_plugin(ttrpc::context::with_duration(REGISTRATION), &request).await;
-    registered.map(drop).map_err(|source| SessionError::Register {
-        index: identity.index.clone(),
-        name: identity.name.clone(),
-        source,
-    })
 }

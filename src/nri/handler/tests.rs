@@ -1,1 +1,189 @@
+use super::super::decider::{Answer, Decider};
+use super::super::proto::ConfigureRequest;
+use super::*;
+use crate::decision::Edit;
+use crate::decision::testing::{container, machine, pod, settings, whole};
+use crate::engine::Reserve;
+use crate::model::PodFacts;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+/// Cgroups in memory: what is written is what is found.
+#[derive(Default)]
+struct Fake {
+    found: Mutex<BTreeMap<String, Observed>>,
+    read: Mutex<Vec<String>>,
+}
+
+impl Fake {
+    fn set(&self, path: &str, cpus: &str) {
+        let seen = Observed { cpus: Some(cpus.parse().unwrap()), mems: None };
+        lock(&self.found).insert(path.to_owned(), seen);
+    }
+
+    fn cpus(&self, path: &str) -> String {
+        lock(&self.found)[path].cpus.as_ref().unwrap().to_string()
+    }
+}
+
+impl Cgroups for Fake {
+    fn observe(&self, cgroups_path: &str) -> Result<Option<Observed>, BoxError> {
+        lock(&self.read).push(cgroups_path.to_owned());
+        match cgroups_path.contains("unreadable") {
+            true => Err("permission denied".into()),
+            false => Ok(lock(&self.found).get(cgroups_path).cloned()),
+        }
+    }
+
+    fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
+        self.set(&update.cgroups_path, &update.cpus.to_string());
+        Ok(true)
+    }
+}
+
+struct Rig {
+    cgroups: Arc<Fake>,
+    off: Arc<AtomicBool>,
+    readable: Arc<AtomicBool>,
+    seating: Seating,
+}
+
+fn rig() -> Rig {
+    let (cgroups, off) = (Arc::new(Fake::default()), Arc::new(AtomicBool::new(false)));
+    let readable = Arc::new(AtomicBool::new(true));
+    let (switch, may) = (Arc::clone(&off), Arc::clone(&readable));
+    let prepare = move |_: &Host| match may.load(Ordering::Relaxed) {
+        false => Err("sys/devices/system/node is gone".into()),
+        true => {
+            let settings = settings();
+            let state = State::new(Arc::new(machine()), &Reserve::default(), &settings.annotation_pool)?;
+            Ok(Setup { state, settings })
+        }
+    };
+    let seating = Seating::new(prepare, Arc::clone(&cgroups) as _, move || switch.load(Ordering::Relaxed));
+    Rig { cgroups, off, readable, seating }
+}
+
+fn host(nri: &str) -> Host {
+    Host::new(ConfigureRequest { nri_version: nri.into(), ..Default::default() })
+}
+
+fn everything(pods: Vec<PodFacts>, containers: Vec<ContainerFacts>) -> Event {
+    Event::Synchronize { pods, containers, observed: BTreeMap::new() }
+}
+
+fn edit(outcome: Outcome) -> Edit {
+    match outcome.reply {
+        Reply::Adjust(edit) => *edit,
+        other => panic!("not adjusted: {other:?}"),
+    }
+}
+
+#[test]
+fn the_switch_counts_from_the_next_event_on() {
+    let Rig { off, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![], vec![]));
+
+    off.store(true, Ordering::Relaxed);
+    let while_off = seating.handle(Event::Create(pod("a"), whole("a", 2)));
+    off.store(false, Ordering::Relaxed);
+    let while_on = seating.handle(Event::Create(pod("b"), whole("b", 2)));
+
+    assert_eq!(while_off.reply, Reply::Nothing);
+    assert_eq!(edit(while_on).cpus.unwrap().len(), 2);
+}
+
+#[test]
+fn a_memory_policy_follows_the_hosts_version() {
+    for (nri, takes_one) in [("0.8.0", false), ("0.12.0", true)] {
+        let mut seating = rig().seating;
+        seating.configure(&host(nri)).unwrap();
+        seating.handle(everything(vec![], vec![]));
+
+        let edit = edit(seating.handle(Event::Create(pod("a"), whole("a", 2))));
+
+        assert_eq!(edit.memory_policy.is_some(), takes_one, "{nri}");
+    }
+}
+
+#[test]
+fn a_first_setup_must_work_and_a_later_one_may_fail() {
+    let Rig { readable, mut seating, .. } = rig();
+    readable.store(false, Ordering::Relaxed);
+    assert_eq!(seating.configure(&host("")).unwrap_err().to_string(), "sys/devices/system/node is gone");
+
+    readable.store(true, Ordering::Relaxed);
+    seating.configure(&host("")).unwrap();
+    readable.store(false, Ordering::Relaxed);
+    seating.configure(&host("")).unwrap();
+
+    seating.handle(everything(vec![], vec![]));
+    edit(seating.handle(Event::Create(pod("a"), whole("a", 2))));
+}
+
+#[test]
+fn synchronize_reads_the_cgroups_of_what_has_not_stopped() {
+    let Rig { cgroups, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    let stopped = ContainerFacts { state: ContainerState::Stopped, ..container("stopped") };
+    let odd = ContainerFacts { cgroups_path: "/unreadable".into(), ..container("odd") };
+
+    seating.handle(everything(vec![pod("a")], vec![container("a"), stopped, odd]));
+
+    assert_eq!(*lock(&cgroups.read), ["/kubepods/pod/a", "/unreadable"]);
+}
+
+#[test]
+fn the_fallback_refuses_what_counts_on_us_and_nothing_else() {
+    let Rig { off, mut seating, .. } = rig();
+    let fallback = seating.fallback();
+    let refused = |event: &Event| matches!(fallback.on_failure(event, "a test"), Reply::Refuse(_));
+    let counts = Event::Create(pod("a"), whole("a", 2));
+    assert!(!refused(&counts), "nothing is known of who is exempt");
+
+    seating.configure(&host("")).unwrap();
+
+    assert!(refused(&counts));
+    assert!(!refused(&Event::Create(pod("a"), container("a"))), "no whole CPUs");
+    let system = PodFacts { namespace: "kube-system".into(), ..pod("a") };
+    assert!(!refused(&Event::Create(system, whole("a", 2))), "exempt");
+    off.store(true, Ordering::Relaxed);
+    assert!(!refused(&counts), "off");
+}
+
+fn on_reactor<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
+}
+
+const LONG: Duration = Duration::from_secs(5);
+
+/// A shared container whose update the runtime lost: its cgroup still has the CPUs just given away.
+#[test]
+fn after_a_start_stale_cgroups_are_corrected() {
+    let Rig { cgroups, seating, .. } = rig();
+    on_reactor(async {
+        let decider = Decider::spawn(seating, None).unwrap();
+        decider.configure(host(""), LONG).await.unwrap();
+        decider.ask(everything(vec![], vec![]), LONG).await.unwrap();
+        let shared = container("shared");
+        decider.ask(Event::Create(pod("s"), shared.clone()), LONG).await.unwrap();
+        cgroups.set(&shared.cgroups_path, "0-15");
+
+        let placed = whole("placed", 4);
+        let Answer { updates, .. } =
+            decider.ask(Event::Create(pod("p"), placed.clone()), LONG).await.unwrap();
+        decider.ask(Event::Started(pod("p"), placed), LONG).await.unwrap();
+
+        let wanted = updates[0].cpus.to_string();
+        assert_ne!(wanted, "0-15");
+        for _ in 0..500 {
+            if cgroups.cpus(&shared.cgroups_path) == wanted {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("still {}, not {wanted}", cgroups.cpus(&shared.cgroups_path));
+    });
+}

@@ -176,5 +176,8 @@ fn without_a_ledger_nothing_is_placed_and_a_later_one_heals() {
         assert!(response.update.is_empty());
         assert!(after.contains("the ledger has not been rebuilt"), "{after}");
         runtime.create_id("c3").await.unwrap();
+        runtime.configure("v2.1.9").await.unwrap();
+        let again = refused(runtime.create_id("c4").await);
+        assert!(again.contains("the ledger has not been rebuilt"), "{again}");
     });
 }

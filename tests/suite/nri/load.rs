@@ -3,7 +3,6 @@
 use super::{RELAXED, plugged_in, runtime_side};
 use crate::fake_runtime::{Scripted, container, guaranteed_pod};
 use maitred::decision::{Edit, Event, Outcome, Reply};
-use std::time::{Duration, Instant};
 
 /// Answers each create with as many bytes of environment as it got.
 fn echo() -> Scripted {
@@ -80,25 +79,5 @@ fn parallel_creates_are_answered_each_with_its_own() {
         for (number, answer) in answers.into_iter().enumerate() {
             assert_eq!(answer.unwrap().adjust.env[0].value, format!("N={number}"));
         }
-    });
-}
-
-/// `cargo test --release -- --ignored --nocapture reply_time`
-#[test]
-#[ignore = "a measurement"]
-fn reply_time_over_a_thousand_creates() {
-    runtime_side(async {
-        let handler = Scripted::idle();
-        let (runtime, _daemon, _seen, _place) = plugged_in(handler, RELAXED).await;
-        let mut request = container("c");
-        request.env = (0..100).map(|n| format!("SOME_VARIABLE_{n}=some value of a usual length")).collect();
-        let mut times: Vec<Duration> = Vec::new();
-        for _ in 0..1000 {
-            let asked = Instant::now();
-            runtime.create(guaranteed_pod("p"), request.clone()).await.unwrap();
-            times.push(asked.elapsed());
-        }
-        times.sort();
-        println!("CreateContainer: p50 {:?}, p99 {:?}, most {:?}", times[500], times[990], times[999]);
     });
 }

@@ -4,6 +4,7 @@ mod deadline;
 mod events;
 mod handshake;
 mod load;
+mod measure;
 mod reconnect;
 
 use crate::fake_runtime::{Daemon, FakeRuntime, Place, Scripted, Seen};

@@ -1,0 +1,184 @@
+//! How long a reply takes and how much memory the daemon needs. Run with
+//! `cargo test --release --test suite measure -- --ignored --nocapture --test-threads 1`.
+
+use super::{RELAXED, runtime_side};
+use crate::fake_runtime::{Daemon, FakeRuntime, Place, container, guaranteed_pod, patience, pod_request};
+use maitred::config::Config;
+use maitred::decision::{CpusetUpdate, Observed, State};
+use maitred::engine::Reserve;
+use maitred::model::{
+    Core, CpuId, HugepagePool, HugepageSize, NodeId, NumaNode, Package, PackageId, Topology,
+};
+use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
+use maitred::nri::{BoxError, Cgroups, Seating, Setup};
+use protobuf::MessageField;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SHARED: usize = 200;
+
+/// Two sockets of 56 cores with two threads each, 1 TiB.
+fn machine() -> Topology {
+    let cpus = |node: u32| {
+        (0..2).flat_map(move |thread| (0..56).map(move |core| CpuId(thread * 112 + node * 56 + core)))
+    };
+    Topology {
+        cpus: (0..224).map(CpuId).collect(),
+        packages: (0..2).map(|id| Package { id: PackageId(id), cpus: cpus(id).collect() }).collect(),
+        cores: (0..112)
+            .map(|core| Core {
+                package: PackageId(core / 56),
+                cpus: [CpuId(core), CpuId(core + 112)].into_iter().collect(),
+            })
+            .collect(),
+        numa_nodes: (0..2)
+            .map(|id| NumaNode {
+                id: NodeId(id),
+                cpus: cpus(id).collect(),
+                memory_bytes: 512 << 30,
+                hugepages: [(HugepageSize::MIB2, HugepagePool { total: 0, free: 0 })].into(),
+                distances: [(NodeId(id), 10), (NodeId(1 - id), 21)].into(),
+            })
+            .collect(),
+        ..Topology::default()
+    }
+}
+
+struct NoCgroups;
+
+impl Cgroups for NoCgroups {
+    fn observe(&self, _: &str) -> Result<Option<Observed>, BoxError> {
+        Ok(None)
+    }
+    fn write(&self, _: &CpusetUpdate) -> Result<bool, BoxError> {
+        Ok(true)
+    }
+}
+
+/// The production handler over that machine.
+fn seating() -> Seating {
+    let prepare = |host: &maitred::nri::Host| {
+        let config = Config::parse("version = 1", "the test's configuration")?;
+        let state = State::new(Arc::new(machine()), &Reserve::default(), &config.gpu.annotation_pool)?;
+        let settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
+        Ok(Setup { state, settings })
+    };
+    Seating::new(prepare, Arc::new(NoCgroups), || false)
+}
+
+/// A BestEffort container with the environment a Kubernetes service list makes.
+fn shared(id: &str) -> Container {
+    let mut shared = container(id);
+    shared.linux.as_mut().unwrap().resources = MessageField::none();
+    shared.linux.as_mut().unwrap().cgroups_path = format!("/kubepods/besteffort/poduid-{id}/{id}");
+    shared.env = (0..100).map(|n| format!("SERVICE_{n}_PORT_443_TCP_ADDR=10.43.0.{n}")).collect();
+    shared
+}
+
+fn everything() -> SynchronizeRequest {
+    let pods = (0..SHARED).map(|n| {
+        let mut pod = guaranteed_pod(&format!("s{n}"));
+        pod.linux.as_mut().unwrap().cgroup_parent = format!("/kubepods/besteffort/poduid-s{n}");
+        pod
+    });
+    let containers = (0..SHARED).map(|n| {
+        let mut one = shared(&format!("s{n}"));
+        one.pod_sandbox_id = format!("sandbox-s{n}");
+        one
+    });
+    SynchronizeRequest { pods: pods.collect(), containers: containers.collect(), ..Default::default() }
+}
+
+async fn with_200_shared(place: &Place, listener: &tokio::net::UnixListener) -> FakeRuntime {
+    let accepted = tokio::time::timeout(Duration::from_secs(10), listener.accept()).await;
+    let (stream, _) =
+        accepted.unwrap_or_else(|_| panic!("nobody connects to {}", place.path.display())).unwrap();
+    let runtime = FakeRuntime::over(stream).await;
+    runtime.configure("v2.1.9").await.unwrap();
+    runtime.plugin.synchronize(patience(), &everything()).await.unwrap();
+    runtime
+}
+
+fn print(what: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let at = |per_mille: usize| times[(times.len() - 1) * per_mille / 1000];
+    println!("{what}: p50 {:?}, p99 {:?}, most {:?} of {}", at(500), at(990), at(1000), times.len());
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn reply_times() {
+    runtime_side(async {
+        let place = Place::new();
+        let listener = place.listen();
+        let _daemon = Daemon::start(&place.path, RELAXED, seating());
+        let runtime = with_200_shared(&place, &listener).await;
+        let (mut changes_nobody, mut shrinks_the_pool) = (Vec::new(), Vec::new());
+        for n in 0..1000 {
+            let name = format!("b{n}");
+            let mut pod = guaranteed_pod(&name);
+            pod.linux.as_mut().unwrap().cgroup_parent = format!("/kubepods/besteffort/poduid-{name}");
+            let (request, asked) = (shared(&name), Instant::now());
+            runtime.create(pod, request).await.unwrap();
+            changes_nobody.push(asked.elapsed());
+            leave(&runtime, &name).await;
+        }
+        for n in 0..1000 {
+            let name = format!("g{n}");
+            let asked = Instant::now();
+            let answer = runtime.create(guaranteed_pod(&name), container(&name)).await.unwrap();
+            shrinks_the_pool.push(asked.elapsed());
+            assert!(answer.update.len() >= SHARED, "{} updates", answer.update.len());
+            leave(&runtime, &name).await;
+        }
+        print("CreateContainer that changes nobody else", changes_nobody);
+        print("CreateContainer that shrinks the pool of 200", shrinks_the_pool);
+    });
+}
+
+async fn leave(runtime: &FakeRuntime, name: &str) {
+    let request = StopContainerRequest {
+        pod: MessageField::some(guaranteed_pod(name)),
+        container: MessageField::some(container(name)),
+        ..Default::default()
+    };
+    runtime.plugin.stop_container(patience(), &request).await.unwrap();
+    runtime.plugin.stop_pod_sandbox(patience(), &pod_request(name)).await.unwrap();
+}
+
+/// The real binary, on this machine: needs root.
+#[test]
+#[ignore = "a measurement"]
+fn resident_memory() {
+    runtime_side(async {
+        let place = Place::new();
+        let listener = place.listen();
+        let store = tempfile::tempdir().unwrap();
+        let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_maitred"))
+            .args(["nri", "--socket"])
+            .arg(&place.path)
+            .arg("--store")
+            .arg(store.path().join("maitred"))
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let runtime = with_200_shared(&place, &listener).await;
+        println!("resident with {SHARED} containers: {}", resident(daemon.id()));
+        for n in 0..1000 {
+            let name = format!("b{n}");
+            let mut pod = guaranteed_pod(&name);
+            pod.linux.as_mut().unwrap().cgroup_parent = format!("/kubepods/besteffort/poduid-{name}");
+            runtime.create(pod, shared(&name)).await.unwrap();
+            leave(&runtime, &name).await;
+        }
+        println!("after 1000 creates and stops: {}", resident(daemon.id()));
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    });
+}
+
+fn resident(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.trim_start_matches("VmRSS:").trim().to_owned()
+}
