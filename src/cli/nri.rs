@@ -6,10 +6,11 @@ use crate::decision::{CpusetUpdate, Mode, Observed, State};
 use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
 use crate::engine::Reserve;
 use crate::host::{self, privileges};
+use crate::ledger::Record;
 use crate::log;
-use crate::model::{Gpu, Topology};
+use crate::model::{ContainerKey, Gpu, Topology};
 use crate::nri::{self, BoxError, Options, Seating, Setup};
-use crate::store::Store;
+use crate::store::{Loaded, Store};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -77,8 +78,9 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         Options::new(|name| std::env::var(name).ok(), &args.socket, node.config.failure.deadline)?;
     options.name.clone_from(&args.name);
     options.index.clone_from(&args.index);
-    let seating =
-        Seating::new(move |host| node.prepare(host), Arc::new(cgroups), move || is_off(store.as_ref()));
+    let hints = Arc::new(Remembering(store.clone()));
+    let prepare = move |host: &nri::Host| node.prepare(host);
+    let seating = Seating::new(prepare, Arc::new(cgroups), hints, move || is_off(store.as_ref()));
     nri::run(&options, seating)?;
     drop(lock);
     Ok(Exit::Fine)
@@ -185,6 +187,44 @@ fn gpus(root: &Root, config: &Config) -> Result<Vec<Gpu>, CliError> {
         }
     };
     read.map(|topology| topology.gpus).map_err(CliError::Discover)
+}
+
+/// The store behind what the daemon remembers.
+struct Remembering(Option<Store>);
+
+impl nri::Hints for Remembering {
+    fn load(&self) -> Vec<Record> {
+        let Some(store) = &self.0 else { return Vec::new() };
+        let loaded = store.load().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what is remembered of stopped containers cannot be read");
+            Loaded::default()
+        });
+        for skipped in &loaded.skipped {
+            tracing::warn!("{skipped}");
+        }
+        let mut records = Vec::new();
+        for (key, json) in loaded.records {
+            match Record::parse(&json) {
+                Ok(record) if record.key == key => records.push(record),
+                Ok(record) => {
+                    tracing::warn!(%key, found = %record.key, "an allocation file speaks of another container")
+                }
+                Err(error) => tracing::warn!(%key, %error, "an allocation file cannot be understood"),
+            }
+        }
+        records
+    }
+
+    fn keep(&self, key: &ContainerKey, record: Option<&Record>) {
+        let Some(store) = &self.0 else { return };
+        let kept = match record {
+            Some(record) => store.put(key, &record.to_json()),
+            None => store.remove(key).map(|_| ()),
+        };
+        if let Err(error) = kept {
+            tracing::warn!(%key, %error, "a container's seat is not remembered: it may lose it if maitred restarts while it is stopped");
+        }
+    }
 }
 
 /// Real cgroups behind what the daemon asks of them.

@@ -1,5 +1,6 @@
 //! What can happen.
 
+use crate::ledger::Record;
 use crate::model::{ContainerFacts, ContainerId, CpuSet, NodeSet, PodFacts, Resources};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ pub enum Event {
         containers: Vec<ContainerFacts>,
         /// Their cgroups, read a moment ago.
         observed: BTreeMap<ContainerId, Observed>,
+        /// What is remembered of containers, those that have stopped among them: a hint.
+        hints: Vec<Record>,
     },
     /// A sandbox is about to be made; may be refused.
     RunPod(PodFacts),

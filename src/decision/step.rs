@@ -9,8 +9,8 @@ use crate::model::{
 /// Decides about one event and remembers what it decided.
 pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
     let mut outcome = match event {
-        Event::Synchronize { pods, containers, observed } => {
-            synchronize::synchronize(state, pods, &containers, &observed, settings)
+        Event::Synchronize { pods, containers, observed, hints } => {
+            synchronize::synchronize(state, pods, &containers, &observed, &hints, settings)
         }
         Event::RunPod(pod) => sandbox::run(state, pod, settings),
         Event::Create(pod, container) if settings.mode == Mode::Off => {

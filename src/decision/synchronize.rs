@@ -1,6 +1,7 @@
 //! The ledger rebuilt from what runs, and what started unpinned while we were away put right.
 //!
-//! In order: records that hold up, cpusets that speak for themselves, then the containers that should have been
+//! In order: records that hold up, cpusets that speak for themselves, seats remembered for containers that have
+//! stopped, then the containers that should have been
 //! pinned and are not. Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
 
 use super::create::{sentence, shared_role, takes_a_seat};
@@ -21,6 +22,7 @@ pub(super) fn synchronize(
     pods: Vec<PodFacts>,
     containers: &[ContainerFacts],
     observed: &BTreeMap<ContainerId, Observed>,
+    hints: &[Record],
     settings: &Settings,
 ) -> Outcome {
     state.forget();
@@ -34,6 +36,9 @@ pub(super) fn synchronize(
     let mut outcome = Outcome::default();
     let rest = each(running, |one| by_record(state, one, &mut outcome));
     let rest = each(rest, |one| by_cpuset(state, one, &mut outcome));
+    for hint in hints.iter().filter(|hint| rest.iter().all(|one| key(&one.pod, one.facts) != hint.key)) {
+        recall(state, hint);
+    }
     let rest = each(rest, |one| repair(state, one, settings, &mut outcome));
     for one in rest {
         outcome.verdicts.push(one.shared_line());
@@ -190,6 +195,18 @@ fn by_cpuset(state: &mut State, one: &Running<'_>, outcome: &mut Outcome) -> boo
     };
     let line = one.line(Decision::Adopted, format!("by its cpuset: {}", sentence(&placement)));
     adopt(state, one, placement, outcome, line)
+}
+
+/// A container that has stopped in a pod that lives: its seat is lent, as it was.
+fn recall(state: &mut State, hint: &Record) {
+    let sandbox = state.pods.values().find(|pod| pod.uid == hint.key.pod).map(|pod| pod.id.clone());
+    let (Some(sandbox), None) = (sandbox, state.ledger.get(&hint.key)) else { return };
+    let kind = crate::model::ContainerKind::Unknown;
+    let placement = hint.placement().clone();
+    if state.ledger.adopt(hint.key.clone(), hint.id.clone(), kind, placement).is_ok() {
+        state.ledger.lend(&hint.key, &hint.id);
+        state.sandbox_of.insert(hint.key.clone(), sandbox);
+    }
 }
 
 /// What should have been pinned and is not: pinned now where its CPUs are free, else named.

@@ -3,7 +3,7 @@
 use super::testing::{container, limits, machine, pod, settings, whole};
 use super::*;
 use crate::engine::Reserve;
-use crate::ledger::RECORD_ANNOTATION;
+use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -113,6 +113,7 @@ fn synchronize(pods: &[&PodFacts], containers: &[&ContainerFacts]) -> Event {
         pods: pods.iter().map(|pod| (*pod).clone()).collect(),
         containers: containers.iter().map(|facts| (*facts).clone()).collect(),
         observed: containers.iter().map(seen).collect(),
+        hints: Vec::new(),
     }
 }
 
@@ -411,6 +412,23 @@ fn what_cannot_be_pinned_any_more_is_named_and_runs_on() {
     let line_of_d = outcome.verdicts.iter().find(|v| v.pod == "d").unwrap();
     assert!(line_of_d.warn && line_of_d.reason.contains("without a restart"), "{}", line_of_d.reason);
     assert_eq!(updates(&outcome), [line("id-d", "0-3")], "it leaves the others' CPUs");
+}
+
+#[test]
+fn a_stopped_containers_seat_is_remembered_while_its_pod_lives() {
+    let mut node = Node::new();
+    let [first, gone] = ["a", "gone"].map(|name| node.create(&pod(name), &whole(name, 4)));
+    let hint = |outcome: &Outcome| Record::parse(edit(outcome).record.as_ref().unwrap()).unwrap();
+    let mut fresh = Node::new();
+    let Event::Synchronize { pods, containers, observed, .. } = synchronize(&[&pod("a")], &[]) else {
+        panic!()
+    };
+    let hints = vec![hint(&first), hint(&gone)];
+    fresh.step(Event::Synchronize { pods, containers, observed, hints });
+    assert_eq!(fresh.held(), 1, "the other's pod has ended");
+    assert_ne!(cpus(&fresh.create(&pod("b"), &whole("b", 4))), cpus(&first));
+    let again = ContainerFacts { id: "id-a2".into(), ..whole("a", 4) };
+    assert_eq!(cpus(&fresh.create(&pod("a"), &again)), cpus(&first));
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Work on cgroups that no answer waits for, on a thread of its own: two hundred containers are four
+//! Work on cgroups and hints that no answer waits for, on a thread of its own: two hundred containers are four
 //! hundred files, and the decision thread has something better to do.
 
 use super::decider::Poster;
 use super::handler::{Cgroups, observe};
+use super::hints::{Change, Hints};
 use crate::decision::{CpusetUpdate, Event};
 use crate::model::ContainerId;
 use std::io;
@@ -17,15 +18,16 @@ type Sweep = Vec<(ContainerId, String)>;
 enum Chore {
     Write(Vec<CpusetUpdate>),
     Sweep(Sweep),
+    Keep(Vec<Change>),
 }
 
 /// The thread's inbox; it ends when this is dropped.
 pub(super) struct Chores(SyncSender<Chore>);
 
 impl Chores {
-    pub fn start(cgroups: Arc<dyn Cgroups>, poster: Poster) -> io::Result<Self> {
+    pub fn start(cgroups: Arc<dyn Cgroups>, hints: Arc<dyn Hints>, poster: Poster) -> io::Result<Self> {
         let (inbox, queue) = sync_channel(QUEUE);
-        let work = move || work(&queue, &*cgroups, &poster);
+        let work = move || work(&queue, &*cgroups, &*hints, &poster);
         std::thread::Builder::new().name("cgroups".into()).spawn(work)?;
         Ok(Self(inbox))
     }
@@ -40,14 +42,19 @@ impl Chores {
         self.send(Chore::Sweep(cgroups));
     }
 
+    /// Remembers and forgets.
+    pub fn keep(&self, changes: Vec<Change>) {
+        self.send(Chore::Keep(changes));
+    }
+
     fn send(&self, chore: Chore) {
         if self.0.try_send(chore).is_err() {
-            tracing::warn!("{QUEUE} reads and writes of cgroups wait: one was left out");
+            tracing::warn!("{QUEUE} reads and writes wait: one was left out");
         }
     }
 }
 
-fn work(queue: &Receiver<Chore>, cgroups: &dyn Cgroups, poster: &Poster) {
+fn work(queue: &Receiver<Chore>, cgroups: &dyn Cgroups, hints: &dyn Hints, poster: &Poster) {
     while let Ok(first) = queue.recv() {
         let mut sweep = None;
         // Of many sweeps that wait the last knows best; writes come before it, as they were meant.
@@ -55,6 +62,9 @@ fn work(queue: &Receiver<Chore>, cgroups: &dyn Cgroups, poster: &Poster) {
             match chore {
                 Chore::Write(updates) => updates.iter().for_each(|update| write(cgroups, update)),
                 Chore::Sweep(newer) => sweep = Some(newer),
+                Chore::Keep(changes) => {
+                    changes.iter().for_each(|(key, record)| hints.keep(key, record.as_ref()))
+                }
             }
         }
         if let Some(sweep) = sweep {

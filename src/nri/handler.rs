@@ -3,6 +3,7 @@
 use super::Host;
 use super::chores::Chores;
 use super::decider::{Fallback, Handler, Poster, Rest};
+use super::hints::{Hints, Remembered};
 use super::verdicts::VerdictLog;
 use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Reply, Settings, State};
 use crate::model::{ContainerFacts, ContainerId, ContainerState};
@@ -44,12 +45,14 @@ type Switch = Arc<dyn Fn() -> bool + Send + Sync>;
 pub struct Seating {
     prepare: Prepare,
     cgroups: Arc<dyn Cgroups>,
+    hints: Arc<dyn Hints>,
+    remembered: Remembered,
     off: Switch,
     current: Option<Current>,
     spare: Arc<Spare>,
     log: VerdictLog,
     chores: Option<Chores>,
-    /// A container started: the others' cgroups are worth a look.
+    /// A container started, or the runtime was told of many at once: the cgroups are worth a look.
     sweep: bool,
 }
 
@@ -66,6 +69,7 @@ impl Seating {
     pub fn new(
         prepare: impl FnMut(&Host) -> Result<Setup, BoxError> + Send + 'static,
         cgroups: Arc<dyn Cgroups>,
+        hints: Arc<dyn Hints>,
         off: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         let off: Switch = Arc::new(off);
@@ -73,6 +77,8 @@ impl Seating {
         Self {
             prepare: Box::new(prepare),
             cgroups,
+            hints,
+            remembered: Remembered::default(),
             off,
             current: None,
             spare: Arc::new(spare),
@@ -103,7 +109,7 @@ pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Op
 
 impl Handler for Seating {
     fn attach(&mut self, poster: Poster) {
-        match Chores::start(Arc::clone(&self.cgroups), poster) {
+        match Chores::start(Arc::clone(&self.cgroups), Arc::clone(&self.hints), poster) {
             Ok(chores) => self.chores = Some(chores),
             Err(error) => tracing::error!(%error, "cgroups will not be checked after starts"),
         }
@@ -127,12 +133,15 @@ impl Handler for Seating {
     }
 
     fn handle(&mut self, mut event: Event) -> Outcome {
-        if let Event::Synchronize { containers, observed, .. } = &mut event {
+        if let Event::Synchronize { containers, observed, hints, .. } = &mut event {
             *observed = self.observed(containers);
+            *hints = self.hints.load();
+            self.remembered = Remembered::of(hints);
         }
         let Some(current) = &mut self.current else { return Outcome::default() };
         let settings = if (self.off)() { &current.off } else { &current.enforced };
-        self.sweep |= matches!(event, Event::Started(..)) && settings.mode == Mode::Enforce;
+        self.sweep |=
+            matches!(event, Event::Started(..) | Event::Synchronize { .. }) && settings.mode == Mode::Enforce;
         decision::step(&mut current.state, event, settings)
     }
 
@@ -144,6 +153,14 @@ impl Handler for Seating {
         let Some(chores) = &self.chores else { return };
         if !rest.writes.is_empty() {
             chores.write(rest.writes);
+        }
+        // A simulated seat is nothing to come back to.
+        if let Some(current) = self.current.as_ref().filter(|current| current.enforced.mode == Mode::Enforce)
+        {
+            let changes = self.remembered.catch_up(current.state.ledger());
+            if !changes.is_empty() {
+                chores.keep(changes);
+            }
         }
         if let Some(current) = self.current.as_ref().filter(|_| std::mem::take(&mut self.sweep)) {
             let cgroups = current.state.cgroups();

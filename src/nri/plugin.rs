@@ -160,7 +160,7 @@ impl Service {
     async fn rebuild(&self, whole: Gathering, limit: Duration) -> Vec<CpusetUpdate> {
         let Gathering { pods, containers, since } = whole;
         let counts = (pods.len(), containers.len());
-        let event = Event::Synchronize { pods, containers, observed: BTreeMap::new() };
+        let event = Event::Synchronize { pods, containers, observed: BTreeMap::new(), hints: Vec::new() };
         match self.decider.ask(event, limit.saturating_sub(since.elapsed())).await {
             Ok(answer) => {
                 self.session().synchronized = true;

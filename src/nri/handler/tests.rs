@@ -4,7 +4,8 @@ use super::*;
 use crate::decision::Edit;
 use crate::decision::testing::{container, machine, pod, settings, whole};
 use crate::engine::Reserve;
-use crate::model::PodFacts;
+use crate::ledger::Record;
+use crate::model::{ContainerKey, PodFacts};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,14 +43,36 @@ impl Cgroups for Fake {
     }
 }
 
+/// A memory that outlives the handler.
+#[derive(Default)]
+struct Notes(Mutex<BTreeMap<ContainerKey, Record>>);
+
+impl Hints for Notes {
+    fn load(&self) -> Vec<Record> {
+        lock(&self.0).values().cloned().collect()
+    }
+
+    fn keep(&self, key: &ContainerKey, record: Option<&Record>) {
+        match record {
+            Some(record) => lock(&self.0).insert(key.clone(), record.clone()),
+            None => lock(&self.0).remove(key),
+        };
+    }
+}
+
 struct Rig {
     cgroups: Arc<Fake>,
+    notes: Arc<Notes>,
     off: Arc<AtomicBool>,
     readable: Arc<AtomicBool>,
     seating: Seating,
 }
 
 fn rig() -> Rig {
+    rig_with(Arc::default())
+}
+
+fn rig_with(notes: Arc<Notes>) -> Rig {
     let (cgroups, off) = (Arc::new(Fake::default()), Arc::new(AtomicBool::new(false)));
     let readable = Arc::new(AtomicBool::new(true));
     let (switch, may) = (Arc::clone(&off), Arc::clone(&readable));
@@ -61,8 +84,9 @@ fn rig() -> Rig {
             Ok(Setup { state, settings })
         }
     };
-    let seating = Seating::new(prepare, Arc::clone(&cgroups) as _, move || switch.load(Ordering::Relaxed));
-    Rig { cgroups, off, readable, seating }
+    let (files, hints) = (Arc::clone(&cgroups) as _, Arc::clone(&notes) as _);
+    let seating = Seating::new(prepare, files, hints, move || switch.load(Ordering::Relaxed));
+    Rig { cgroups, notes, off, readable, seating }
 }
 
 fn host(nri: &str) -> Host {
@@ -70,7 +94,7 @@ fn host(nri: &str) -> Host {
 }
 
 fn everything(pods: Vec<PodFacts>, containers: Vec<ContainerFacts>) -> Event {
-    Event::Synchronize { pods, containers, observed: BTreeMap::new() }
+    Event::Synchronize { pods, containers, observed: BTreeMap::new(), hints: Vec::new() }
 }
 
 fn edit(outcome: Outcome) -> Edit {
@@ -178,12 +202,45 @@ fn after_a_start_stale_cgroups_are_corrected() {
 
         let wanted = updates[0].cpus.to_string();
         assert_ne!(wanted, "0-15");
-        for _ in 0..500 {
-            if cgroups.cpus(&shared.cgroups_path) == wanted {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        until(|| cgroups.cpus(&shared.cgroups_path) == wanted).await;
+    });
+}
+
+async fn until(done: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if done() {
+            return;
         }
-        panic!("still {}, not {wanted}", cgroups.cpus(&shared.cgroups_path));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came about");
+}
+
+/// The container had stopped when maitred was killed: no runtime speaks of it, its seat is kept all the same.
+#[test]
+fn a_stopped_containers_seat_survives_the_daemon_but_not_its_pod() {
+    let Rig { notes, seating, .. } = rig();
+    on_reactor(async {
+        let decider = Decider::spawn(seating, None).unwrap();
+        decider.configure(host(""), LONG).await.unwrap();
+        decider.ask(everything(vec![pod("a")], vec![]), LONG).await.unwrap();
+        decider.ask(Event::Create(pod("a"), whole("a", 4)), LONG).await.unwrap();
+        decider.ask(Event::Stop(pod("a"), whole("a", 4)), LONG).await.unwrap();
+        until(|| !lock(&notes.0).is_empty()).await;
+    });
+    let held = notes.load()[0].placement().cpus.clone();
+
+    let mut next = rig_with(Arc::clone(&notes)).seating;
+    next.configure(&host("")).unwrap();
+    next.handle(everything(vec![pod("a")], vec![]));
+    let other = edit(next.handle(Event::Create(pod("b"), whole("b", 4)))).cpus.unwrap();
+    assert!(other.is_disjoint(&held), "{other} and {held}");
+
+    let Rig { notes, seating, .. } = rig_with(notes);
+    on_reactor(async {
+        let decider = Decider::spawn(seating, None).unwrap();
+        decider.configure(host(""), LONG).await.unwrap();
+        decider.ask(everything(vec![], vec![]), LONG).await.unwrap();
+        until(|| lock(&notes.0).is_empty()).await;
     });
 }

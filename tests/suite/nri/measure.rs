@@ -6,11 +6,12 @@ use crate::fake_runtime::{Daemon, FakeRuntime, Place, container, guaranteed_pod,
 use maitred::config::Config;
 use maitred::decision::{CpusetUpdate, Observed, State};
 use maitred::engine::Reserve;
+use maitred::ledger::Record;
 use maitred::model::{
-    Core, CpuId, HugepagePool, HugepageSize, NodeId, NumaNode, Package, PackageId, Topology,
+    ContainerKey, Core, CpuId, HugepagePool, HugepageSize, NodeId, NumaNode, Package, PackageId, Topology,
 };
 use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
-use maitred::nri::{BoxError, Cgroups, Seating, Setup};
+use maitred::nri::{BoxError, Cgroups, Hints, Seating, Setup};
 use protobuf::MessageField;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,6 +56,15 @@ impl Cgroups for NoCgroups {
     }
 }
 
+struct NoHints;
+
+impl Hints for NoHints {
+    fn load(&self) -> Vec<Record> {
+        Vec::new()
+    }
+    fn keep(&self, _: &ContainerKey, _: Option<&Record>) {}
+}
+
 /// The production handler over that machine.
 fn seating() -> Seating {
     let prepare = |host: &maitred::nri::Host| {
@@ -63,7 +73,7 @@ fn seating() -> Seating {
         let settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
         Ok(Setup { state, settings })
     };
-    Seating::new(prepare, Arc::new(NoCgroups), || false)
+    Seating::new(prepare, Arc::new(NoCgroups), Arc::new(NoHints), || false)
 }
 
 /// A BestEffort container with the environment a Kubernetes service list makes.
