@@ -235,6 +235,10 @@ impl nri::Cgroups for Files {
         Ok(self.0.observe(cgroups_path)?)
     }
 
+    fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
+        Ok(self.0.drop_pod_quota(cgroup_parent)?.is_some())
+    }
+
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
         match self.0.write_cpuset(&update.cgroups_path, &update.cpus, update.mems.as_ref()) {
             Ok(()) => Ok(true),

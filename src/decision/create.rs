@@ -138,7 +138,19 @@ fn settle(
     state.track(key, container, &pod.id, Role::Exclusive);
     state.tell(&container.id, &placement.cpus);
     let updates = state.spread(settings);
-    Outcome { reply: Reply::Adjust(Box::new(edit)), updates, verdicts: vec![line], ..Outcome::default() }
+    let quotas = pod_quota(state, pod, settings).into_iter().collect();
+    let reply = Reply::Adjust(Box::new(edit));
+    Outcome { reply, updates, quotas, verdicts: vec![line], ..Outcome::default() }
+}
+
+/// The pod's own cgroup, once the exclusive CPUs of its containers are all that it asks for: its quota would
+/// throttle them as theirs would.
+fn pod_quota(state: &State, pod: &PodFacts, settings: &Settings) -> Option<String> {
+    let asked = sandbox::sums(pod).cpu_milli;
+    let of_pod = state.ledger.iter().filter(|(key, _)| key.pod == pod.uid);
+    let held: usize = of_pod.map(|(_, holding)| holding.placement.cpus.len()).sum();
+    let all = settings.drop_cfs_quota && asked > 0 && held as u64 * 1000 == asked;
+    all.then(|| pod.cgroup_parent.clone())
 }
 
 /// A container of the shared pool that also holds memory or devices: both edits.

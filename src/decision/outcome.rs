@@ -11,6 +11,8 @@ pub struct Outcome {
     pub updates: Vec<CpusetUpdate>,
     /// Changes to write into the cgroups directly, after the reply.
     pub writes: Vec<CpusetUpdate>,
+    /// Pods' own cgroups whose CFS quota is to be dropped, after the reply: all their containers are exclusive.
+    pub quotas: Vec<String>,
     /// What to log, one line each.
     pub verdicts: Vec<Verdict>,
 }

@@ -56,6 +56,7 @@ impl Outcome {
         self.reply = Reply::Nothing;
         self.updates.clear();
         self.writes.clear();
+        self.quotas.clear();
         self.verdicts.iter_mut().for_each(|verdict| verdict.simulated = true);
     }
 }

@@ -163,6 +163,18 @@ fn shared_containers_lose_and_regain_what_is_given_away() {
 }
 
 #[test]
+fn a_pods_own_quota_goes_with_its_last_shared_cpu() {
+    let mut node = Node::new();
+    let mut two = pod("a");
+    two.resources = Some(limits(4000, 2 << 30));
+    assert_eq!(node.create(&two, &whole("x", 2)).quotas, [] as [&str; 0]);
+    assert_eq!(node.create(&two, &whole("y", 2)).quotas, ["/kubepods/poduid-a"]);
+    let mut mixed = pod("b");
+    mixed.resources = Some(limits(2500, 2 << 30));
+    assert_eq!(node.create(&mixed, &whole("z", 2)).quotas, [] as [&str; 0]);
+}
+
+#[test]
 fn lent_cpus_stay_closed_and_a_restart_gets_its_own_back() {
     let mut node = Node::new();
     let first = node.create(&pod("a"), &whole("a", 4));

@@ -19,6 +19,7 @@ enum Chore {
     Write(Vec<CpusetUpdate>),
     Sweep(Sweep),
     Keep(Vec<Change>),
+    DropQuotas(Vec<String>),
 }
 
 /// The thread's inbox; it ends when this is dropped.
@@ -42,6 +43,11 @@ impl Chores {
         self.send(Chore::Sweep(cgroups));
     }
 
+    /// Takes CFS quotas off pods' cgroups.
+    pub fn drop_quotas(&self, cgroup_parents: Vec<String>) {
+        self.send(Chore::DropQuotas(cgroup_parents));
+    }
+
     /// Remembers and forgets.
     pub fn keep(&self, changes: Vec<Change>) {
         self.send(Chore::Keep(changes));
@@ -62,6 +68,7 @@ fn work(queue: &Receiver<Chore>, cgroups: &dyn Cgroups, hints: &dyn Hints, poste
             match chore {
                 Chore::Write(updates) => updates.iter().for_each(|update| write(cgroups, update)),
                 Chore::Sweep(newer) => sweep = Some(newer),
+                Chore::DropQuotas(parents) => parents.iter().for_each(|parent| drop_quota(cgroups, parent)),
                 Chore::Keep(changes) => {
                     changes.iter().for_each(|(key, record)| hints.keep(key, record.as_ref()))
                 }
@@ -83,6 +90,15 @@ fn write(cgroups: &dyn Cgroups, update: &CpusetUpdate) {
         Ok(false) => tracing::debug!(container_id = %update.id, "its cgroup is gone"),
         Err(error) => {
             tracing::warn!(container_id = %update.id, %error, "a container's cpuset was not written")
+        }
+    }
+}
+
+fn drop_quota(cgroups: &dyn Cgroups, cgroup_parent: &str) {
+    match cgroups.drop_pod_quota(cgroup_parent) {
+        Ok(was) => tracing::debug!(cgroup_parent, was, "the pod's own CFS quota is dropped"),
+        Err(error) => {
+            tracing::warn!(cgroup_parent, %error, "the pod's own CFS quota still throttles its containers")
         }
     }
 }

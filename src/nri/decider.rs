@@ -55,6 +55,8 @@ pub struct Rest {
     pub verdicts: Vec<Verdict>,
     /// To be written into cgroups.
     pub writes: Vec<CpusetUpdate>,
+    /// Pods' cgroups that are to lose their CFS quota.
+    pub quotas: Vec<String>,
     /// From the event's arrival to the decision; `None` where nobody waited.
     pub took: Option<Duration>,
 }
@@ -277,9 +279,9 @@ impl<H: Handler> Worker<H> {
         took: Duration,
         answer: oneshot::Sender<Result<Answer, Failure>>,
     ) {
-        let Outcome { reply, updates, writes, verdicts } = outcome;
+        let Outcome { reply, updates, writes, quotas, verdicts } = outcome;
         let returned = answer.send(Ok(Answer { reply, updates }));
-        self.settle(Rest { verdicts, writes, took: Some(took) });
+        self.settle(Rest { verdicts, writes, quotas, took: Some(took) });
         if let Err(Ok(answer)) = returned {
             self.lost(created, answer);
         }
@@ -297,9 +299,9 @@ impl<H: Handler> Worker<H> {
     /// An event to which nobody waits for an answer.
     fn follow_up(&mut self, event: Event) {
         match guarded(|| self.handler.handle(event)) {
-            Ok(Outcome { reply: _, updates, mut writes, verdicts }) => {
+            Ok(Outcome { reply: _, updates, mut writes, quotas, verdicts }) => {
                 writes.extend(updates);
-                self.settle(Rest { verdicts, writes, took: None });
+                self.settle(Rest { verdicts, writes, quotas, took: None });
             }
             Err(failure) => tracing::error!(reason = %failure, "an event of our own was not handled"),
         }

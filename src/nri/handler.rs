@@ -28,6 +28,12 @@ pub trait Cgroups: Send + Sync {
     /// # Errors
     /// It is there and does not have what was written.
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError>;
+
+    /// Takes the CFS quota off a pod's own cgroup; `false` where there was none.
+    ///
+    /// # Errors
+    /// It could not be read or written.
+    fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError>;
 }
 
 /// What decisions are made from.
@@ -153,6 +159,9 @@ impl Handler for Seating {
         let Some(chores) = &self.chores else { return };
         if !rest.writes.is_empty() {
             chores.write(rest.writes);
+        }
+        if !rest.quotas.is_empty() {
+            chores.drop_quotas(rest.quotas);
         }
         // A simulated seat is nothing to come back to.
         if let Some(current) = self.current.as_ref().filter(|current| current.enforced.mode == Mode::Enforce)

@@ -15,6 +15,7 @@ use std::time::Duration;
 struct Fake {
     found: Mutex<BTreeMap<String, Observed>>,
     read: Mutex<Vec<String>>,
+    unthrottled: Mutex<Vec<String>>,
 }
 
 impl Fake {
@@ -35,6 +36,11 @@ impl Cgroups for Fake {
             true => Err("permission denied".into()),
             false => Ok(lock(&self.found).get(cgroups_path).cloned()),
         }
+    }
+
+    fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
+        lock(&self.unthrottled).push(cgroup_parent.to_owned());
+        Ok(true)
     }
 
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
@@ -214,6 +220,20 @@ async fn until(done: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("it never came about");
+}
+
+#[test]
+fn a_pod_of_exclusive_containers_is_not_throttled_as_a_whole() {
+    let Rig { cgroups, seating, .. } = rig();
+    on_reactor(async {
+        let decider = Decider::spawn(seating, None).unwrap();
+        decider.configure(host(""), LONG).await.unwrap();
+        decider.ask(everything(vec![], vec![]), LONG).await.unwrap();
+        let whole = whole("a", 4);
+        let all = PodFacts { resources: Some(whole.resources.clone()), ..pod("a") };
+        decider.ask(Event::Create(all, whole), LONG).await.unwrap();
+        until(|| *lock(&cgroups.unthrottled) == ["/kubepods/poduid-a"]).await;
+    });
 }
 
 /// The container had stopped when maitred was killed: no runtime speaks of it, its seat is kept all the same.

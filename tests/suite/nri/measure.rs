@@ -51,6 +51,9 @@ impl Cgroups for NoCgroups {
     fn observe(&self, _: &str) -> Result<Option<Observed>, BoxError> {
         Ok(None)
     }
+    fn drop_pod_quota(&self, _: &str) -> Result<bool, BoxError> {
+        Ok(false)
+    }
     fn write(&self, _: &CpusetUpdate) -> Result<bool, BoxError> {
         Ok(true)
     }
