@@ -78,12 +78,7 @@ pub fn admit_container(
 }
 
 /// The nodes a pod would use under another policy, if that admits it.
-fn pod_nodes(
-    machine: &Machine,
-    occupancy: &Occupancy,
-    pod: &PodRequest,
-    policy: &Policy,
-) -> Option<NodeSet> {
+fn pod_nodes(machine: &Machine, occupancy: &Occupancy, pod: &PodRequest, policy: &Policy) -> Option<NodeSet> {
     let placed = seat_pod(machine, occupancy, pod, policy).ok()?;
     Some(placed.iter().fold(NodeSet::new(), |nodes, (_, placed)| nodes.union(&machine.used_by(placed))))
 }
@@ -148,9 +143,8 @@ fn seat_new(
     seat: Option<Merged>,
     policy: &Policy,
 ) -> Result<Placement, Box<Refusal>> {
-    let refuse = |need: Option<&Need>, failure| {
-        Refusal::new(occupancy, Some(&container.name), need, seat, failure)
-    };
+    let refuse =
+        |need: Option<&Need>, failure| Refusal::new(occupancy, Some(&container.name), need, seat, failure);
     let need = Need::of(machine, container, policy).map_err(|failure| refuse(None, failure))?;
     let placed = Offer::new(machine, occupancy, pod, policy).place(&need, seat);
     placed.map_err(|failure| refuse(Some(&need), failure))

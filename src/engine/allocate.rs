@@ -9,8 +9,7 @@ use super::offer::Offer;
 use super::refuse::Failure;
 use super::take::{Style, take};
 use crate::model::{
-    Bytes, CpuOption, CpuSet, DeviceId, MemoryBlock, NodeSet, Placement, ResourceName,
-    TopologyPolicy,
+    Bytes, CpuOption, CpuSet, DeviceId, MemoryBlock, NodeSet, Placement, ResourceName, TopologyPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +91,11 @@ impl Offer<'_> {
     ) -> Result<BTreeSet<DeviceId>, Failure> {
         let Some(table) = self.machine.devices.get(resource) else {
             let none = need.count == 0;
-            return if none { Ok(BTreeSet::new()) } else { Err(self.too_few_devices(resource, need.count, 0)) };
+            return if none {
+                Ok(BTreeSet::new())
+            } else {
+                Err(self.too_few_devices(resource, need.count, 0))
+            };
         };
         let free = self.free_devices(resource, table, need);
         let own = self.own_devices(resource);

@@ -127,7 +127,8 @@ impl Search<'_> {
         for size in (1..=open.len()).rev() {
             self.combine(&open, size, &mut |search, subset| {
                 if let Some(given) = search.round_robin(&left, subset, rest) {
-                    let after: Vec<usize> = left.iter().zip(&given).map(|(l, g)| l - g * search.group).collect();
+                    let after: Vec<usize> =
+                        left.iter().zip(&given).map(|(l, g)| l - g * search.group).collect();
                     let score = search.score(&after);
                     if best.as_ref().is_none_or(|best| score < best.score) {
                         let extra = combo.iter().map(|node| given[*node]).collect();

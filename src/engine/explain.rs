@@ -11,6 +11,9 @@ use crate::model::{
     TopologyPolicy,
 };
 
+/// On how many nodes a smaller request is tried before none is offered.
+const TRIED: usize = 4;
+
 /// Explains a refusal. `nodes_under` says which nodes would be used under another policy.
 pub(super) fn explain(
     machine: &Machine,
@@ -143,7 +146,7 @@ impl Offer<'_> {
         let mut scaled: Vec<(u64, Need)> = masks.iter().filter_map(|mask| self.scaled(need, *mask)).collect();
         // The node that comes closest to the whole; the first of equals.
         scaled.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
-        scaled.into_iter().find_map(|(_, need)| {
+        scaled.into_iter().take(TRIED).find_map(|(_, need)| {
             let placement = self.place(&need, None).ok()?;
             let amounts = self.available(&need, Mask::EMPTY);
             let amounts = amounts.into_iter().map(|one| (one.resource, one.needed)).collect();

@@ -139,9 +139,8 @@ impl Machine {
 
     fn add_known_devices(&mut self, topology: &Topology) {
         let close = |node: Option<NodeId>| node.map(NodeSet::single);
-        let gpu_id = |gpu: &crate::model::Gpu| {
-            DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()))
-        };
+        let gpu_id =
+            |gpu: &crate::model::Gpu| DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()));
         let gpus = topology.gpus.iter().map(|gpu| Device { id: gpu_id(gpu), nodes: close(gpu.numa_node) });
         let gpus = gpus.collect();
         let nics = topology.nics.iter();
@@ -369,7 +368,8 @@ impl Machine {
     /// The nodes a placement's CPUs, memory and devices are on.
     pub(super) fn used_by(&self, placement: &Placement) -> NodeSet {
         let homes = self.cpu_nodes.iter().zip(&self.layout.nodes.members);
-        let on = |members: &[usize]| members.iter().any(|cpu| placement.cpus.contains(self.layout.cpus[*cpu]));
+        let on =
+            |members: &[usize]| members.iter().any(|cpu| placement.cpus.contains(self.layout.cpus[*cpu]));
         let cpus: Mask = homes.filter(|(_, members)| on(members)).map(|(node, _)| *node).collect();
         let devices = placement.devices.iter().flat_map(|(resource, ids)| {
             let table = self.devices.get(resource);

@@ -3,8 +3,8 @@
 use super::machine::Machine;
 use super::refuse::Failure;
 use crate::model::{
-    Bytes, ContainerKind, ContainerRequest, DeviceId, DeviceRequest, MemoryKind, MemoryManager, Placement, PodRequest,
-    Policy, Qos, ResourceName,
+    Bytes, ContainerKind, ContainerRequest, DeviceId, DeviceRequest, MemoryKind, MemoryManager, Placement,
+    PodRequest, Policy, Qos, ResourceName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,11 @@ impl DeviceNeed {
 
 impl Need {
     /// What one container needs.
-    pub(super) fn of(machine: &Machine, request: &ContainerRequest, policy: &Policy) -> Result<Self, Failure> {
+    pub(super) fn of(
+        machine: &Machine,
+        request: &ContainerRequest,
+        policy: &Policy,
+    ) -> Result<Self, Failure> {
         let cpus = request.exclusive_cpus().map_or(0, |cpus| cpus as usize);
         let mut need = Self { cpus, memory: memory(machine, request, policy)?, ..Self::default() };
         for (resource, devices) in &request.devices {

@@ -65,8 +65,7 @@ impl<'a> Offer<'a> {
         let mut demands = vec![now];
         let own = machine.layout.nodes.counts(&machine.layout.flags(&self.reusable.cpus));
         let own = own.iter().enumerate().filter(|(_, count)| **count > 0);
-        demands
-            .extend(own.map(|(at, _)| Demand::hit(self.nodes(), Mask::single(machine.cpu_nodes[at]))));
+        demands.extend(own.map(|(at, _)| Demand::hit(self.nodes(), Mask::single(machine.cpu_nodes[at]))));
         let by_socket = self.policy.cpu.has(CpuOption::AlignBySocket);
         let per_socket = machine.cpu_nodes.len() / machine.layout.sockets.members.len().max(1);
         let preference = match by_socket && per_socket > 0 {

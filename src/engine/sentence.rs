@@ -37,7 +37,8 @@ pub(super) fn sentence(
 
 /// The main clause, and whether what each node lacks belongs behind it.
 fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
-    let count = |resource: &ResourceName, count: usize| Resource::Device(resource.clone()).amount(count as u64);
+    let count =
+        |resource: &ResourceName, count: usize| Resource::Device(resource.clone()).amount(count as u64);
     let device = |resource: &ResourceName| count(resource, 1).trim_start_matches("1 ").to_owned();
     let cpus = |count: &usize| Resource::Cpu.amount(*count as u64);
     let seat = refusal.seat.and_then(|seat| seat.affinity);
@@ -48,10 +49,9 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
         Failure::UnknownLocality { resource, id: Some(id) } => {
             format!("the NUMA node of {} {id} is unknown, so it cannot be aligned", device(resource))
         }
-        Failure::UnknownLocality { resource, id: None } => format!(
-            "too few free {}s are on a known NUMA node, so they cannot be aligned",
-            device(resource)
-        ),
+        Failure::UnknownLocality { resource, id: None } => {
+            format!("too few free {}s are on a known NUMA node, so they cannot be aligned", device(resource))
+        }
         Failure::Devices { resource, needed, available } => {
             format!("{} needed, {available} free{on_seat}", count(resource, *needed))
         }
@@ -137,7 +137,8 @@ fn clauses(offer: &Offer, need: Option<&Need>, candidates: &[Candidate]) -> Vec<
 fn lack(offer: &Offer, need: Option<&Need>, candidate: &Candidate) -> Option<String> {
     if candidate.short.is_empty() {
         let mask = offer.machine.mask(&candidate.nodes);
-        let shared = need.is_some_and(|need| !need.memory.is_empty()) && offer.occupancy.books().violates(mask);
+        let shared =
+            need.is_some_and(|need| !need.memory.is_empty()) && offer.occupancy.books().violates(mask);
         return shared.then(|| "its memory promised together with other nodes'".to_owned());
     }
     let amount = |short: &Shortage| match short.available {

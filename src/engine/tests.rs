@@ -149,6 +149,32 @@ fn many_nodes_are_summed_up() {
 }
 
 #[test]
+fn many_nodes_together_are_found_too() {
+    let machine = machine(64);
+    let none = policy(TopologyPolicy::None);
+    let best = policy(TopologyPolicy::BestEffort);
+    let mut occupancy = Occupancy::new(&machine);
+    for node in 0..32u64 {
+        // Different amounts on the lower half of the nodes.
+        let block = MemoryBlock {
+            nodes: NodeSet::single(NodeId(node as u32)),
+            kind: MemoryKind::Memory,
+            bytes: Bytes((node % 16 + 1) << 29),
+        };
+        let placement = Placement { memory: vec![block], ..Placement::default() };
+        let key = ContainerKey::new(PodUid::new(format!("other{node}")), "main".into());
+        occupancy.reserve(&machine, key, ContainerKind::App, &placement);
+    }
+    let wide = request(60, 16 * 20);
+
+    for policy in [none, best] {
+        let placement = admit(&machine, &occupancy, &wide, &policy).unwrap();
+
+        assert_eq!((placement.cpus.len(), placement.mems.len()), (60, 20));
+    }
+}
+
+#[test]
 fn pages_the_machine_does_not_have_are_named() {
     let machine = machine(2);
     let mut request = request(2, 1);
@@ -320,20 +346,13 @@ fn a_gpus_own_memory_stays_in_reach_and_is_promised_to_nobody() {
 
 #[test]
 fn a_machine_that_cannot_be_decided_about_is_said() {
-    let error = |topology: &Topology, reserve: Reserve| Machine::new(topology, &reserve).unwrap_err().to_string();
+    let error =
+        |topology: &Topology, reserve: Reserve| Machine::new(topology, &reserve).unwrap_err().to_string();
     let offline = Reserve { cpus: Some("64".parse().unwrap()), ..Reserve::default() };
-    let nowhere = Reserve {
-        memory: [((NodeId(7), MemoryKind::Memory), Bytes(GIB))].into(),
-        ..Reserve::default()
-    };
+    let nowhere =
+        Reserve { memory: [((NodeId(7), MemoryKind::Memory), Bytes(GIB))].into(), ..Reserve::default() };
 
-    assert_eq!(
-        error(&topology(2), offline),
-        "none of the reserved CPUs 64 is online: expected some of 0-15"
-    );
-    assert_eq!(
-        error(&topology(2), nowhere),
-        "memory is reserved on node 7: the machine has the nodes 0-1"
-    );
+    assert_eq!(error(&topology(2), offline), "none of the reserved CPUs 64 is online: expected some of 0-15");
+    assert_eq!(error(&topology(2), nowhere), "memory is reserved on node 7: the machine has the nodes 0-1");
     assert!(error(&Topology::default(), Reserve::default()).contains("has a node, a package and a core"));
 }

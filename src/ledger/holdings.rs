@@ -153,9 +153,8 @@ impl Ledger {
     /// Takes back the decision for that very attempt. What the key held before comes back, lent: a new
     /// attempt is only made of a container that stopped. Where that is no longer free it is gone.
     pub fn abandon(&mut self, id: &ContainerId) -> bool {
-        let decided = |entry: &Entry| {
-            entry.now.state == HoldingState::Decided && entry.now.id.as_ref() == Some(id)
-        };
+        let decided =
+            |entry: &Entry| entry.now.state == HoldingState::Decided && entry.now.id.as_ref() == Some(id);
         let hit = self.entries.iter().find(|(_, entry)| decided(entry));
         let Some(key) = hit.map(|(key, _)| key.clone()) else { return false };
         let before = self.entries.remove(&key).and_then(|entry| entry.before);

@@ -208,7 +208,9 @@ mod tests {
         assert!(error(&good.replace("8-23", "8-x")).contains(r#""8-x" in the CPU list"#));
         assert!(error(&good.replace("\"mems\"", "\"memz\"")).contains("unknown field `memz`"));
         assert_eq!(error(r#"{"version":2}"#), "the allocation record has version 2: expected 1");
-        assert!(error(&good.replace("hugepages-1Gi", "hugepages-3Gi")).contains(r#"promises "hugepages-3Gi""#));
+        assert!(
+            error(&good.replace("hugepages-1Gi", "hugepages-3Gi")).contains(r#"promises "hugepages-3Gi""#)
+        );
         assert!(error(&"x".repeat(LIMIT + 1)).contains("expected at most 65536"));
     }
 

@@ -47,9 +47,23 @@ fn plan() -> impl Strategy<Value = Plan> {
             1 => Just(vec![]),
         ];
         let amounts = |most: u64| proptest::collection::vec(0..=most, nodes);
-        (Just(nodes), 1..=nodes, 1usize..=4, 1usize..=2, amounts(8), amounts(2), proptest::collection::vec(gpu, 0..6))
-            .prop_map(|(nodes, sockets, cores, threads, memory, pages, gpus)| {
-                Plan { nodes, sockets, cores, threads, memory, pages, gpus }
+        (
+            Just(nodes),
+            1..=nodes,
+            1usize..=4,
+            1usize..=2,
+            amounts(8),
+            amounts(2),
+            proptest::collection::vec(gpu, 0..6),
+        )
+            .prop_map(|(nodes, sockets, cores, threads, memory, pages, gpus)| Plan {
+                nodes,
+                sockets,
+                cores,
+                threads,
+                memory,
+                pages,
+                gpus,
             })
     })
 }
@@ -61,20 +75,23 @@ fn ask() -> impl Strategy<Value = Ask> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    let topology = proptest::sample::select(TopologyPolicy::ALL.iter().map(|(_, it)| *it).collect::<Vec<_>>());
+    let topology =
+        proptest::sample::select(TopologyPolicy::ALL.iter().map(|(_, it)| *it).collect::<Vec<_>>());
     let option = proptest::sample::subsequence(
         vec![CpuOption::FullPcpusOnly, CpuOption::StrictReservation, CpuOption::DistributeAcrossNuma],
         0..=2,
     );
     let memory = prop_oneof![Just(MemoryManager::None), Just(MemoryManager::Static)];
-    (topology, any::<bool>(), option, any::<bool>(), memory).prop_map(|(topology, pod, cpu, closest, memory)| Policy {
-        topology,
-        scope: if pod { Scope::Pod } else { Scope::Container },
-        cpu: CpuOptions(cpu.into_iter().collect()),
-        prefer_closest: closest,
-        memory,
-        unknown_locality: UnknownLocality::Ignore,
-    })
+    (topology, any::<bool>(), option, any::<bool>(), memory).prop_map(
+        |(topology, pod, cpu, closest, memory)| Policy {
+            topology,
+            scope: if pod { Scope::Pod } else { Scope::Container },
+            cpu: CpuOptions(cpu.into_iter().collect()),
+            prefer_closest: closest,
+            memory,
+            unknown_locality: UnknownLocality::Ignore,
+        },
+    )
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -139,7 +156,10 @@ impl Ask {
             cpu_milli: self.cpu_milli,
             memory: Bytes(self.memory * GIB),
             hugepages: pages.filter(|(_, bytes)| bytes.0 > 0).collect(),
-            devices: (self.gpus > 0).then(|| (GPU.into(), DeviceRequest::Count(self.gpus))).into_iter().collect(),
+            devices: (self.gpus > 0)
+                .then(|| (GPU.into(), DeviceRequest::Count(self.gpus)))
+                .into_iter()
+                .collect(),
             opt_out: false,
         }
     }

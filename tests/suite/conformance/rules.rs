@@ -127,7 +127,14 @@ fn amounts(memory: &Value) -> Vec<(MemoryKind, Bytes)> {
     all.map(|(name, bytes)| (super::json::memory_kind(name).expect("a type"), Bytes(number(bytes)))).collect()
 }
 
-fn hold(occupancy: &mut Occupancy, machine: &Machine, pod: &str, name: &str, kind: ContainerKind, held: Placement) {
+fn hold(
+    occupancy: &mut Occupancy,
+    machine: &Machine,
+    pod: &str,
+    name: &str,
+    kind: ContainerKind,
+    held: Placement,
+) {
     occupancy.reserve(machine, ContainerKey::new(pod.into(), name.into()), kind, &held);
 }
 
@@ -196,7 +203,8 @@ fn cpu_alloc(row: &Value, topologies: &Topologies) -> Result<(), String> {
     hold(&mut occupancy, &machine, "other", "main", ContainerKind::App, exclusive(other));
     let mut request = request(number(&row["guaranteedCPUs"]), &Value::Null);
     request.name = container.as_str().into();
-    let placed = admit_container(&machine, &occupancy, &pod.as_str().into(), &request, Some(&seat(row)), &policy);
+    let placed =
+        admit_container(&machine, &occupancy, &pod.as_str().into(), &request, Some(&seat(row)), &policy);
     let expected = &row["after"]["assignments"][&pod][&container];
     match (placed, row["error"].as_str()) {
         (Ok(placed), None) => same(&placed.cpus, &cpus(expected)),
@@ -216,9 +224,17 @@ fn memory_machine(state: &Value) -> Result<Machine, String> {
     let mut topology = Topology::default();
     for (id, node) in state.as_object().into_iter().flatten() {
         let number_of_node: u32 = id.parse().map_err(|_| format!("node {id:?}"))?;
-        let allocatable = |name: &str| number(&node["memoryMap"][name]["allocatable"]);
-        let size = HugepageSize::GIB1;
-        let total = allocatable("hugepages-1Gi") / size.bytes();
+        let tables = node["memoryMap"].as_object().into_iter().flatten();
+        let allocatable = tables.map(|(name, table)| (name, number(&table["allocatable"])));
+        let mut memory_bytes = 0;
+        let mut hugepages = BTreeMap::new();
+        for (name, bytes) in allocatable {
+            memory_bytes += bytes;
+            if let Some(MemoryKind::Hugepages(size)) = super::json::memory_kind(name) {
+                let total = bytes / size.bytes();
+                hugepages.insert(size, HugepagePool { total, free: total });
+            }
+        }
         let cpus = CpuSet::single(CpuId(number_of_node));
         topology.cpus.extend(cpus.iter());
         topology.packages.push(Package { id: PackageId(number_of_node), cpus: cpus.clone() });
@@ -226,8 +242,8 @@ fn memory_machine(state: &Value) -> Result<Machine, String> {
         topology.numa_nodes.push(NumaNode {
             id: NodeId(number_of_node),
             cpus,
-            memory_bytes: allocatable("memory") + total * size.bytes(),
-            hugepages: [(size, HugepagePool { total, free: total })].into(),
+            memory_bytes,
+            hugepages,
             distances: BTreeMap::new(),
         });
     }
@@ -313,7 +329,8 @@ fn memory_alloc(row: &Value) -> Result<(), String> {
         all
     };
     let memory = assigned(held).into_iter();
-    let memory = memory.map(|(nodes, kind, bytes)| MemoryBlock { nodes, kind, bytes: Bytes(bytes) }).collect();
+    let memory =
+        memory.map(|(nodes, kind, bytes)| MemoryBlock { nodes, kind, bytes: Bytes(bytes) }).collect();
     if held.is_array() {
         let held = Placement { memory, ..Placement::default() };
         hold(&mut occupancy, &machine, &pod, &container, ContainerKind::App, held);
@@ -324,7 +341,8 @@ fn memory_alloc(row: &Value) -> Result<(), String> {
         request.qos = Qos::Burstable;
     }
     let policy = policy(TopologyPolicy::BestEffort);
-    let placed = admit_container(&machine, &occupancy, &pod.as_str().into(), &request, Some(&seat(row)), &policy);
+    let placed =
+        admit_container(&machine, &occupancy, &pod.as_str().into(), &request, Some(&seat(row)), &policy);
     let expected = assigned(&row["after"]["assignments"][&pod][&container]);
     match (placed, row["error"].as_str()) {
         (Ok(placed), None) => {
@@ -393,7 +411,8 @@ fn merge(row: &Value) -> Result<(), String> {
     let resources = list(&row["providers"]).iter().filter_map(Value::as_object).flatten();
     let hints = resources.map(|(_, hints)| hints).filter(|hints| hints.is_array());
     // A hint without nodes that is preferred is no preference; one that is not is "nothing fits".
-    let free = |hints: &&Value| list(hints).iter().any(|one| one["nodes"].is_null() && one["preferred"] == true);
+    let free =
+        |hints: &&Value| list(hints).iter().any(|one| one["nodes"].is_null() && one["preferred"] == true);
     let listed = |hints: &Value| -> rules::Listed {
         let with_nodes = list(hints).iter().filter(|hint| !hint["nodes"].is_null());
         with_nodes.map(|hint| (nodes(&hint["nodes"]), hint["preferred"] == true)).collect()

@@ -33,9 +33,8 @@ fn play(scenario: &Value) -> Result<(), String> {
             continue;
         }
         let pod = pod(&step["admit"], &scenario["devices"]);
-        admit(&mut ledger, &pod, &policy, &step["expect"]).map_err(|problem| {
-            format!("step {at}, pod {}: {problem}", pod.uid)
-        })?;
+        admit(&mut ledger, &pod, &policy, &step["expect"])
+            .map_err(|problem| format!("step {at}, pod {}: {problem}", pod.uid))?;
     }
     let last = list(&scenario["steps"]).last();
     let skip = last.is_some_and(|step| step["expect"]["admit"] == false);
@@ -56,7 +55,8 @@ fn admit(ledger: &mut Ledger, pod: &PodRequest, policy: &Policy, expect: &Value)
     // The shared pool is the one after the whole pod.
     for (name, placement) in &placements {
         let expected = &expect["containers"][name.as_str()];
-        same_placement(ledger, policy, placement, expected).map_err(|problem| format!("{name}: {problem}"))?;
+        same_placement(ledger, policy, placement, expected)
+            .map_err(|problem| format!("{name}: {problem}"))?;
     }
     Ok(())
 }
@@ -173,8 +173,7 @@ fn topology(machine: &Value) -> Topology {
         topology.cpus.extend(all.iter());
         topology.numa_nodes.push(numa_node(node, all));
     }
-    topology.packages =
-        packages.into_iter().map(|(id, cpus)| Package { id: PackageId(id), cpus }).collect();
+    topology.packages = packages.into_iter().map(|(id, cpus)| Package { id: PackageId(id), cpus }).collect();
     topology.llcs = caches.into_values().map(|cpus| Llc { cpus, size_bytes: None }).collect();
     topology
 }
@@ -216,7 +215,8 @@ fn pod(pod: &Value, devices: &Value) -> PodRequest {
     let uid = text(&pod["metadata"]["uid"]);
     let qos = qos(&pod["spec"]);
     let init = list(&pod["spec"]["initContainers"]).iter().map(|one| {
-        let kind = if one["restartPolicy"] == "Always" { ContainerKind::Sidecar } else { ContainerKind::Init };
+        let kind =
+            if one["restartPolicy"] == "Always" { ContainerKind::Sidecar } else { ContainerKind::Init };
         container(one, kind, qos, devices)
     });
     let apps = list(&pod["spec"]["containers"]).iter();

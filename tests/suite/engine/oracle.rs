@@ -91,9 +91,11 @@ fn gpu_hints(plan: &Plan, state: &State, need: u32) -> Option<Vec<Hint>> {
     };
     let homes: u32 = plan.gpus.iter().flatten().fold(0, |mask, node| mask | 1 << node);
     let inside = |mask: u32| mask & !homes == 0;
-    let all = hints(plan.nodes, |mask| inside(mask) && count(mask, true) >= need, |mask| {
-        inside(mask) && count(mask, false) >= need
-    });
+    let all = hints(
+        plan.nodes,
+        |mask| inside(mask) && count(mask, true) >= need,
+        |mask| inside(mask) && count(mask, false) >= need,
+    );
     (homes != 0).then_some(all)
 }
 
