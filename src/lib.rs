@@ -12,7 +12,8 @@
 //! | [`discover`] | the machine: sysfs, procfs, NVML to a topology | model |
 //! | [`host`] | this machine's cgroups and processes | model |
 //! | [`store`] | what lies below `/run/maitred` | model |
-//! | [`config`] | the configuration file: raw and strict, then validated | model |
+//! | [`config`] | the configuration file: raw and strict, then validated | model, decision |
+//! | [`log`] | JSON lines, or text for people | config |
 //! | [`nri`] | containerd: mux, ttrpc, event loop | all above |
 //! | [`cli`] | one file a verb | all above |
 //!
@@ -27,6 +28,7 @@ pub mod discover;
 pub mod engine;
 pub mod host;
 pub mod ledger;
+pub mod log;
 pub mod model;
 pub mod nri;
 pub mod store;

@@ -1,1 +1,132 @@
-//! (filled next)
+//! What people type: one file a verb. [`Cli`] is what was typed, [`Cli::run`] does it.
+
+mod error;
+pub mod machine;
+pub mod nri;
+mod output;
+pub mod plan;
+pub mod switch;
+pub mod topology;
+
+pub use error::CliError;
+
+use crate::config::{LogConfig, LogFormat, LogLevel};
+use crate::log;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+/// Seats a container's CPUs, memory, hugepages, GPUs and NICs on one NUMA node, or refuses to start it and says
+/// why.
+#[derive(Debug, Parser)]
+#[command(name = "maitred", version, disable_help_subcommand = true, after_help = EXIT_STATUS)]
+pub struct Cli {
+    /// The verb.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_STATUS: &str = "Exit status: 0 fine; 1 a negative finding, such as a rejected pod; 2 bad usage or input; \
+                           3 the system failed us.";
+
+/// The verbs there are.
+#[derive(Debug, Subcommand)]
+#[allow(missing_docs)]
+pub enum Command {
+    Nri(nri::Args),
+    Topology(machine::Args),
+    Plan(plan::Args),
+    Off(switch::OffArgs),
+    On(switch::OnArgs),
+    /// Print the version
+    Version,
+}
+
+/// What came of a command that could be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well.
+    Fine,
+    /// It works, and the answer is no.
+    Negative,
+}
+
+impl Exit {
+    /// The process's exit status.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Fine => 0,
+            Self::Negative => 1,
+        }
+    }
+}
+
+impl Cli {
+    /// What was typed; bad usage ends the process with status 2, `--help` with 0.
+    ///
+    /// containerd starts a plugin from its directory as `NN-NAME` without a word and tells it so in the
+    /// environment: that is `maitred nri`.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let launched = std::env::var_os("NRI_PLUGIN_IDX").is_some();
+        Self::parse_from(arguments(std::env::args_os().collect(), launched))
+    }
+
+    /// Does what was typed.
+    ///
+    /// # Errors
+    /// [`CliError::code`] tells bad input from a system that failed.
+    pub fn run(self) -> Result<Exit, CliError> {
+        match self.command {
+            Command::Nri(args) => nri::run(&args),
+            command => {
+                log::start(LogConfig { level: LogLevel::Warn, format: LogFormat::Auto })?;
+                command.run()
+            }
+        }
+    }
+}
+
+impl Command {
+    fn run(self) -> Result<Exit, CliError> {
+        match self {
+            Self::Nri(args) => nri::run(&args),
+            Self::Topology(args) => machine::run(&args),
+            Self::Plan(args) => plan::run(&args),
+            Self::Off(args) => switch::off(&args),
+            Self::On(args) => switch::on(&args),
+            Self::Version => output::print(&format!("maitred {}\n", env!("CARGO_PKG_VERSION"))),
+        }
+    }
+}
+
+fn arguments(mut typed: Vec<OsString>, launched: bool) -> Vec<OsString> {
+    if launched && typed.len() <= 1 {
+        typed.resize_with(1, || "maitred".into());
+        typed.push("nri".into());
+    }
+    typed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_plugin_that_containerd_starts_is_the_nri_verb() {
+        let given = |words: &[&str], launched| {
+            let words = words.iter().map(OsString::from).collect();
+            arguments(words, launched).into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(given(&["/opt/nri/plugins/10-maitred"], true), ["/opt/nri/plugins/10-maitred", "nri"]);
+        assert_eq!(given(&[], true), ["maitred", "nri"]);
+        assert_eq!(given(&["maitred"], false), ["maitred"]);
+        assert_eq!(given(&["maitred", "off"], true), ["maitred", "off"]);
+    }
+}

@@ -1,1 +1,19 @@
-//! (filled next)
+//! This machine's cgroups and processes: what containers really have, and the means to correct it.
+//!
+//! The cgroup file is the truth: a runtime may log a failed update and go on. Everything is reached
+//! from a root directory, `/` on a real machine, that holds `proc/` and `sys/`.
+
+mod cgroup_path;
+mod cgroups;
+mod cpuset;
+mod error;
+mod hugetlb;
+mod mounts;
+pub mod privileges;
+mod process;
+mod quota;
+
+pub use cgroups::Cgroups;
+pub use error::HostError;
+pub use process::{Allowed, NumaMaps, PolicyUse, allowed, numa_maps};
+pub use quota::Quota;

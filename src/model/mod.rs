@@ -6,6 +6,7 @@ mod facts;
 mod id;
 mod placement;
 mod policy;
+mod quantity;
 mod rejection;
 mod request;
 mod set;
@@ -17,10 +18,12 @@ pub use id::{
     ContainerId, ContainerKey, ContainerName, CpuId, DeviceId, NodeId, PackageId, PciAddress,
     PciAddressError, PodUid, ResourceName,
 };
-pub use placement::{MemoryBlock, MemoryKind, MemoryMode, MemoryPolicy, Placement};
+pub use placement::{MemoryBlock, MemoryKind, MemoryPolicy, Placement};
 pub use policy::{
-    CpuOption, CpuOptions, MemoryManager, Policy, Scope, TopologyPolicy, UnknownLocality, WordError,
+    CpuOption, CpuOptions, MemoryManager, MemoryMode, Policy, Scope, TopologyPolicy, UnknownLocality,
+    WordError,
 };
+pub use quantity::{Quantity, QuantityError};
 pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage};
 pub use request::{ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Qos};
 pub use set::{CpuSet, Id, IdSet, ListError, NodeSet};

@@ -1,6 +1,6 @@
 //! What a container got.
 
-use super::{Bytes, CpuSet, DeviceId, HugepageSize, NodeSet, ResourceName};
+use super::{Bytes, CpuSet, DeviceId, HugepageSize, MemoryMode, NodeSet, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -48,27 +48,6 @@ impl fmt::Display for MemoryKind {
             Self::Memory => f.write_str("memory"),
             Self::Hugepages(size) => write!(f, "hugepages-{size}"),
         }
-    }
-}
-
-/// `MPOL_*` of `include/uapi/linux/mempolicy.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemoryMode {
-    /// Only these nodes.
-    Bind,
-    /// These nodes first.
-    Preferred,
-    /// Round-robin over these nodes.
-    Interleave,
-}
-
-impl fmt::Display for MemoryMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bind => "bind",
-            Self::Preferred => "preferred",
-            Self::Interleave => "interleave",
-        })
     }
 }
 

@@ -102,6 +102,18 @@ words! {
     }
 }
 
+words! {
+    /// Memory policies, `MPOL_*` of the kernel's `include/uapi/linux/mempolicy.h`.
+    MemoryMode ("memory policy") {
+        /// Only these nodes.
+        Bind = "bind",
+        /// These nodes first.
+        Preferred = "preferred",
+        /// Round-robin over these nodes.
+        Interleave = "interleave",
+    }
+}
+
 /// The CPU options in force.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuOptions(pub std::collections::BTreeSet<CpuOption>);

@@ -23,7 +23,8 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// RDMA NICs, by name.
     pub nics: Vec<Nic>,
-    /// Every other PCI function whose node is known to the kernel; not part of the snapshot format.
+    /// Every PCI function, GPUs and NICs too, by address: where a device node or a `PCIDEVICE_*`
+    /// variable leads to. Not part of the snapshot format.
     pub pci: Vec<PciDevice>,
 }
 
@@ -135,17 +136,17 @@ pub struct Nic {
     pub uverbs: Vec<u32>,
 }
 
-/// A PCI function with a node.
+/// A PCI function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PciDevice {
     /// Where it sits.
     pub pci: PciAddress,
     /// `class`, 24 bits.
     pub class: u32,
-    /// `vendor`.
-    pub vendor: u16,
-    /// `device`.
-    pub device: u16,
+    /// `vendor`; unknown where a tree was gathered without it.
+    pub vendor: Option<u16>,
+    /// `device`; unknown like the vendor.
+    pub device: Option<u16>,
     /// `numa_node`; `None` where the kernel says −1.
     pub numa_node: Option<NodeId>,
 }

@@ -1,1 +1,28 @@
-//! (filled next)
+//! containerd: mux, ttrpc, event loop.
+//!
+//! A container's way through: a frame arrives in [`mux`], ttrpc makes a call of it, `plugin` turns the
+//! call's message into facts and an event, `decider` has the event decided in time, and `answer` makes a
+//! message of the outcome. `session` is one registration, `daemon` one after the other.
+
+mod answer;
+mod chores;
+mod connect;
+mod daemon;
+mod decider;
+mod facts;
+mod fault;
+mod handler;
+mod inherited;
+pub mod mux;
+mod notify;
+mod plugin;
+pub mod proto;
+mod session;
+mod verdicts;
+mod version;
+
+pub use daemon::{DEFAULT_SOCKET, NriError, Options, Transport, run, serve};
+pub use decider::{Fallback, Handler, Poster, Rest};
+pub use handler::{BoxError, Cgroups, Seating, Setup};
+pub use session::SessionError;
+pub use version::{Host, Version};

@@ -1,5 +1,15 @@
 //! The one integration-test binary.
+
+mod cli;
+mod config;
 mod conformance;
+mod discover;
 mod engine;
+mod fake_runtime;
+mod host;
+mod man;
+mod nri;
+mod plan;
 mod rooms;
 mod speed;
+mod store;

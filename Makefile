@@ -1,0 +1,35 @@
+# `make demo` and `make test` do all their own set-up on a Debian or Ubuntu machine that has a Rust
+# toolchain; what is missing is installed with apt (with sudo where you are not root).
+
+CACHE := $(or $(MAITRED_CACHE),integration/.cache)
+
+help:                ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')" 2>/dev/null \
+		|| sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
+
+demo: setup          ## seat a few pods on an emulated four-node machine and show who sits where
+	@integration/lane-guest.sh $(CACHE)/payload --demo
+
+test:                ## format, lints, unit tests, conformance, real containerd natively and on four nodes
+	@integration/test.sh
+
+test-all:            ## test, and that each scenario fails without maitred
+	@integration/test.sh all
+
+setup:               ## what demo and test set up: packages, images, the guest's disk, the binaries
+	@integration/setup.sh
+
+native: setup        ## the native lane alone; OPTIONS="--only WORD"
+	@integration/lane-native.sh $(CACHE)/payload $(OPTIONS)
+
+guest: setup         ## the guest lane alone; OPTIONS="--only WORD"
+	@integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
+
+bench: setup         ## container creation with and without maitred, natively, in pairs
+	@integration/lane-native.sh $(CACHE)/payload --bench-create 50
+
+clean:               ## take away everything that was built
+	cargo clean
+	rm -rf $(CACHE) 2>/dev/null || sudo rm -rf $(CACHE)
+
+.PHONY: help demo test test-all setup native guest bench clean

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds the guest: .cache/guest/{vmlinuz,initramfs,root.img} from .cache/root and .cache/kernel.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+become_root "$@"
+guest=$cache/guest
+
+initramfs() {
+    local tree=$guest/initramfs.d modules name file
+    rm -rf "$tree"
+    mkdir -p "$tree"/{bin,dev,root,modules}
+    install /bin/busybox "$tree/bin/busybox"
+    install "$integration/guest/initramfs-init" "$tree/init"
+    modules=$(echo "$cache"/kernel/{usr/,}lib/modules/*/kernel | tr ' ' '\n' | grep -v '[*]' | head -1)
+    # The number keeps the order: virtio_blk before anything that might want a disk.
+    for name in 1:virtio_blk 2:overlay; do
+        file=$(find "$modules" -name "${name#*:}.ko*")
+        case $file in
+            *.xz) xz -dc "$file" ;;
+            *.zst) zstd -dc "$file" ;;
+            *) cat "$file" ;;
+        esac >"$tree/modules/${name/:/-}.ko"
+    done
+    (cd "$tree" && find . | cpio --quiet -o -H newc) >"$guest/initramfs"
+    rm -rf "$tree"
+}
+
+build() {
+    mkdir -p "$guest"
+    cp "$cache"/kernel/boot/vmlinuz-* "$guest/vmlinuz"
+    initramfs
+    install "$integration/guest/lane-init" "$cache/root/sbin/lane-init"
+    rm -f "$guest/root.img"
+    truncate -s 1500M "$guest/root.img"
+    mke2fs -qF -t ext4 -O ^has_journal -E lazy_itable_init=1 -d "$cache/root" "$guest/root.img"
+}
+
+step guest "$0" "$integration"/guest/* "$cache/root.done" -- build

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Builds .cache/root: a small Debian with containerd 2.1, runc and crun, entered with chroot by the
+# native lane and put on the guest's disk; and .cache/kernel: the guest's kernel, unpacked.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+become_root "$@"
+
+suite=forky          # the suite that has containerd 2.1
+kernel_suite=trixie  # 6.12: the kernel these lanes were measured with
+kernel=linux-image-cloud-amd64
+packages=containerd,runc,crun,kmod,numactl
+
+# The mirror this machine itself uses where it is a Debian; else mmdebstrap's own default.
+mirror() {
+    local codename
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || return 0
+    # Other vendors name their suites so too, but have no component "main" there.
+    # shellcheck disable=SC2016  # apt fills these in
+    apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' |
+        awk -v suite="$codename" '$1 == suite && $2 == "main" { sub("/$", "", $3); print $3; exit }'
+}
+
+build() {
+    local root=$cache/root.new uri
+    uri=${MAITRED_MIRROR:-$(mirror)}
+    say "suite $suite from ${uri:-the default mirror}"
+    rm -rf "$root" "$cache/root" "$cache/kernel"
+    # The second suite serves the kernel alone: the pin keeps everything else from it.
+    mmdebstrap --mode=root --variant=minbase --include="$packages" \
+        --aptopt='Acquire::Check-Valid-Until "false"' \
+        --aptopt='APT::Install-Recommends "false"' \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' \
+        --setup-hook="sed 's/ $suite / $kernel_suite /' \"\$1/etc/apt/sources.list\" >\"\$1/etc/apt/sources.list.d/kernel.list\"" \
+        --setup-hook="printf 'Package: *\nPin: release n=$kernel_suite\nPin-Priority: -1\n\nPackage: linux-image-*\nPin: release n=$kernel_suite\nPin-Priority: 990\n' >\"\$1/etc/apt/preferences.d/kernel\"" \
+        --customize-hook="cd \"\$1/tmp\" && chroot \"\$1\" sh -c 'cd /tmp && apt-get download \$(apt-cache depends $kernel | sed -n \"s/.*Depends: \\(linux-image-[0-9].*\\)/\\1/p\")'" \
+        --customize-hook="mkdir -p '$cache/kernel' && dpkg-deb -x \"\$1\"/tmp/linux-image-*.deb '$cache/kernel' && rm -f \"\$1\"/tmp/*.deb" \
+        "$suite" "$root" ${uri:+"$uri"} >&2
+    rm -f "$root/etc/resolv.conf"
+    : >"$root/etc/resolv.conf"
+    printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
+    mv "$root" "$cache/root"
+}
+
+step root "$0" -- build

@@ -1,0 +1,312 @@
+//! The node under test: containerd and maitred, started and stopped by us, and the pods on it.
+
+use crate::cgroup;
+use crate::cri::Cri;
+use crate::kubelet;
+use crate::machine::Machine;
+use crate::observe::{self, Seen};
+use crate::options::{Lane, Options};
+use crate::pod::{Container, IMAGES, Pod, SANDBOX_IMAGE};
+use crate::service::Service;
+use crate::settings::Settings;
+use crate::wait;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
+const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
+const MAITRED_CONFIG: &str = "/etc/maitred/config.toml";
+const PLUGINS: &str = "/opt/nri/plugins";
+const MAITRED_RUN: &str = "/run/maitred";
+const CALL_LIMIT: Duration = Duration::from_secs(300);
+
+/// A pod that runs, with its containers in the pod's order.
+pub struct Seated {
+    pub pod: Pod,
+    pub sandbox: String,
+    pub containers: Vec<String>,
+}
+
+pub struct Node {
+    pub lane: Lane,
+    pub machine: Machine,
+    pub cri: Cri,
+    pub containerd: Service,
+    pub maitred: Service,
+    with_maitred: bool,
+    payload: std::path::PathBuf,
+    running: Option<Settings>,
+    /// cgroup parents to take away with their pods.
+    cgroups: Mutex<Vec<String>>,
+}
+
+impl Node {
+    pub fn new(options: &Options) -> Result<Node> {
+        let machine = Machine::read()?;
+        machine.describe_gpus()?;
+        crate::machine::install_nvml(&options.payload.join("libfake_nvml.so"))?;
+        Ok(Node {
+            lane: options.lane,
+            machine,
+            cri: Cri::new(CONTAINERD_SOCKET, CALL_LIMIT),
+            containerd: Service::new("containerd"),
+            maitred: Service::new("maitred"),
+            with_maitred: !options.without_maitred,
+            payload: options.payload.clone(),
+            running: None,
+            cgroups: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// How long a condition may take to come about. Without maitred it never will: look briefly.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(match (self.lane, self.with_maitred) {
+            (Lane::Native, true) => 30,
+            (Lane::Guest, true) => 180,
+            (Lane::Native, false) => 1,
+            (Lane::Guest, false) => 5,
+        })
+    }
+
+    pub fn start_containerd(&mut self) -> Result<()> {
+        fs::create_dir_all("/etc/containerd")?;
+        fs::write(CONTAINERD_CONFIG, containerd_config(self.lane))?;
+        self.containerd.start(Command::new("containerd").args(["--config", CONTAINERD_CONFIG]))?;
+        let (cri, containerd) = (&self.cri, &mut self.containerd);
+        let limit = Duration::from_secs(120);
+        wait::until_alive(limit, "containerd is ready for pods", || containerd.check_alive(), || cri.ready())
+    }
+
+    pub fn import_images(&self) -> Result<()> {
+        let archive = self.payload.join("images.tar");
+        let status = Command::new("ctr")
+            .args(["--namespace", "k8s.io", "images", "import", "--local"])
+            .arg(&archive)
+            .stdout(std::process::Stdio::null())
+            .status()
+            .context("starting ctr")?;
+        anyhow::ensure!(status.success(), "ctr images import {}: {status}", archive.display());
+        // CRI learns of an import by an event, a moment later.
+        wait::until(Duration::from_secs(60), "CRI has the images", || {
+            let known = self.cri.list_images()?;
+            Ok(IMAGES.iter().all(|image| known.iter().any(|tag| tag == image)))
+        })
+    }
+
+    /// Makes the node ready for a scenario: no pods, and maitred running with these settings.
+    pub fn prepare(&mut self, settings: &Settings) -> Result<()> {
+        self.clean()?;
+        if !self.containerd.is_running() {
+            self.start_containerd()?;
+        }
+        if self.running.as_ref() != Some(settings) || !self.maitred.is_running() {
+            self.stop_maitred()?;
+            self.forget();
+            self.start_maitred(settings)?;
+        }
+        Ok(())
+    }
+
+    /// After a failure nothing is trusted: the next scenario gets a maitred that knows nothing.
+    pub fn distrust(&mut self) {
+        self.running = None;
+    }
+
+    /// Takes away what maitred remembers outside the containers.
+    fn forget(&self) {
+        let _ = fs::remove_dir_all(MAITRED_RUN);
+    }
+
+    pub fn write_maitred_config(&self, settings: &Settings) -> Result<()> {
+        fs::create_dir_all("/etc/maitred")?;
+        Ok(fs::write(MAITRED_CONFIG, settings.toml(&self.machine, self.lane))?)
+    }
+
+    /// Starts maitred as an external plugin and waits until containerd has taken it in.
+    pub fn start_maitred(&mut self, settings: &Settings) -> Result<()> {
+        self.write_maitred_config(settings)?;
+        self.running = Some(settings.clone());
+        if !self.with_maitred {
+            return Ok(());
+        }
+        let mark = self.containerd.mark();
+        let mut command = Command::new(self.payload.join("maitred"));
+        command.args(["nri", "--config", MAITRED_CONFIG]);
+        if let Some(fault) = &settings.fault {
+            command.env("MAITRED_FAULT", fault);
+        }
+        self.maitred.start(&mut command)?;
+        self.wait_registered(mark)
+    }
+
+    /// containerd says so in its log since `mark`, and only there.
+    pub fn wait_registered(&mut self, mark: u64) -> Result<()> {
+        if !self.with_maitred {
+            return Ok(());
+        }
+        let (limit, containerd, maitred) = (self.patience(), &self.containerd, &mut self.maitred);
+        wait::until_alive(
+            limit,
+            "containerd has registered maitred",
+            || maitred.check_alive(),
+            || {
+                let log = containerd.since(mark);
+                Ok(log
+                    .lines()
+                    .any(|line| line.contains("maitred") && line.contains("connected and synchronized")))
+            },
+        )
+    }
+
+    /// Puts maitred into the plugin directory (it starts with containerd) or takes it out again.
+    pub fn prelaunch(&mut self, settings: Option<&Settings>) -> Result<()> {
+        let link = Path::new(PLUGINS).join("10-maitred");
+        let _ = fs::remove_file(&link);
+        self.stop_maitred()?;
+        self.containerd.kill()?;
+        if let Some(settings) = settings.filter(|_| self.with_maitred) {
+            self.write_maitred_config(settings)?;
+            self.forget();
+            fs::create_dir_all(PLUGINS)?;
+            std::os::unix::fs::symlink(self.payload.join("maitred"), &link)?;
+        }
+        self.start_containerd()
+    }
+
+    pub fn stop_maitred(&mut self) -> Result<()> {
+        self.running = None;
+        self.maitred.kill()
+    }
+
+    /// Runs one of maitred's own commands, such as `off`.
+    pub fn maitred_command(&self, arguments: &[&str]) -> Result<()> {
+        if !self.with_maitred {
+            return Ok(());
+        }
+        let output = Command::new(self.payload.join("maitred")).args(arguments).output()?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "maitred {arguments:?}: {}: {text}", output.status);
+        Ok(())
+    }
+
+    /// The pod's cgroup and sandbox.
+    pub fn sandbox(&self, pod: &Pod) -> Result<String> {
+        self.cgroups.lock().unwrap_or_else(|poison| poison.into_inner()).push(pod.cgroup_parent());
+        kubelet::make_pod_cgroup(pod)?;
+        self.cri.run_pod_sandbox(&kubelet::sandbox_config(pod))
+    }
+
+    /// One attempt at a container, created and not yet started.
+    pub fn create(&self, pod: &Pod, container: &Container, sandbox: &str, attempt: u32) -> Result<String> {
+        self.cri.create_container(&kubelet::create_request(pod, container, sandbox, attempt))
+    }
+
+    /// The whole pod, all its containers started.
+    pub fn run(&self, pod: Pod) -> Result<Seated> {
+        let context = || format!("pod {}/{}", pod.namespace, pod.name);
+        let sandbox = self.sandbox(&pod).with_context(context)?;
+        let mut containers = Vec::new();
+        for container in &pod.containers {
+            let id = self.create(&pod, container, &sandbox, 0).with_context(context)?;
+            self.cri.start_container(&id).with_context(context)?;
+            containers.push(id);
+        }
+        Ok(Seated { sandbox, containers, pod })
+    }
+
+    /// What the first container of a pod really got.
+    pub fn look(&self, seated: &Seated) -> Result<Seen> {
+        self.look_at(&seated.containers[0])
+            .with_context(|| format!("looking at pod {}/{}", seated.pod.namespace, seated.pod.name))
+    }
+
+    pub fn look_at(&self, container: &str) -> Result<Seen> {
+        observe::container(&self.cri, container, self.lane.start_limit())
+    }
+
+    /// A new attempt at the pod's first container after the last one ended, as the kubelet restarts it.
+    pub fn restart(&self, seated: &mut Seated, attempt: u32) -> Result<()> {
+        let pod = &seated.pod;
+        let id = self.create(pod, &pod.containers[0], &seated.sandbox, attempt)?;
+        self.cri.start_container(&id)?;
+        seated.containers[0] = id;
+        Ok(())
+    }
+
+    /// The pod's end, as the kubelet brings it about.
+    pub fn remove(&self, seated: &Seated) -> Result<()> {
+        for container in &seated.containers {
+            self.cri.stop_container(container)?;
+        }
+        self.remove_sandbox(&seated.sandbox)?;
+        cgroup::remove(&seated.pod.cgroup_parent());
+        Ok(())
+    }
+
+    fn remove_sandbox(&self, id: &str) -> Result<()> {
+        self.cri.stop_pod_sandbox(id)?;
+        self.cri.remove_pod_sandbox(id)
+    }
+
+    /// Ends every pod on the node, all at once.
+    pub fn clean(&self) -> Result<()> {
+        if self.containerd.pid().is_none() {
+            return Ok(());
+        }
+        let all = self.cri.list_pod_sandboxes()?;
+        std::thread::scope(|scope| {
+            let ends: Vec<_> = all.iter().map(|pod| scope.spawn(|| self.remove_sandbox(&pod.id))).collect();
+            ends.into_iter().try_for_each(|end| end.join().expect("ending a pod does not panic"))
+        })?;
+        for path in self.cgroups.lock().unwrap_or_else(|poison| poison.into_inner()).drain(..) {
+            cgroup::remove(&path);
+        }
+        Ok(())
+    }
+
+    pub fn shut_down(&mut self) -> Result<()> {
+        let cleaned = self.clean();
+        self.maitred.kill()?;
+        self.containerd.kill()?;
+        cleaned
+    }
+}
+
+/// Stock settings but for what a chroot or an emulated guest cannot do, and the hugetlb controller.
+fn containerd_config(lane: Lane) -> String {
+    // Natively the real default (2 s) stands, because the timeout itself is a subject there.
+    let request_timeout = match lane {
+        Lane::Native => "2s",
+        Lane::Guest => "60s",
+    };
+    format!(
+        r#"version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+[grpc]
+  address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{SANDBOX_IMAGE}"
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  disable_hugetlb_controller = false
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+[plugins."io.containerd.nri.v1.nri"]
+  disable = false
+  plugin_path = "{PLUGINS}"
+  socket_path = "/var/run/nri/nri.sock"
+  plugin_registration_timeout = "60s"
+  plugin_request_timeout = "{request_timeout}"
+"#
+    )
+}

@@ -1,0 +1,117 @@
+//! What a running container really has: its own process's /proc entries and its cgroup's files.
+
+use crate::cgroup;
+use crate::cri::Cri;
+use crate::list::{self, Set};
+use crate::wait;
+use anyhow::{Context, Result, ensure};
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::time::Duration;
+
+const PROGRAM: &str = "/tenant";
+
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub pid: u32,
+    /// Below the hierarchy's root.
+    pub cgroup: String,
+    /// Cpus_allowed_list and Mems_allowed_list.
+    pub cpus: Set,
+    pub mems: Set,
+    pub env: HashMap<String, String>,
+    pub cpu_max: String,
+}
+
+impl Seen {
+    /// The GPUs this container would be given by the NVIDIA runtime.
+    pub fn gpus(&self) -> Vec<String> {
+        let value = self.env.get("NVIDIA_VISIBLE_DEVICES").map(String::as_str).unwrap_or_default();
+        value.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+fn proc(pid: u32, file: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{file}");
+    fs::read_to_string(&path).with_context(|| format!("reading {path}"))
+}
+
+fn field<'t>(status: &'t str, name: &str) -> Result<&'t str> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.map(str::trim).with_context(|| format!("no {name} in status"))
+}
+
+/// Process id of a container's first process, from containerd.
+pub fn pid(cri: &Cri, container: &str) -> Result<u32> {
+    let answer = cri.container_status(container, true)?;
+    let info = answer.info.get("info").context("a verbose status has info")?;
+    let info: serde_json::Value = serde_json::from_str(info)?;
+    let pid = info["pid"].as_u64().filter(|pid| *pid > 0);
+    let state = || format!("container {container} has no process; its state is {}", answer.status.state);
+    Ok(u32::try_from(pid.with_context(state)?)?)
+}
+
+/// Waits until the container's program runs, then reads what it has been given.
+pub fn container(cri: &Cri, container: &str, limit: Duration) -> Result<Seen> {
+    let pid = pid(cri, container)?;
+    // Between start and exec the process is still runc's own.
+    wait::until(limit, "the container's program runs", || Ok(proc(pid, "cmdline")?.starts_with(PROGRAM)))?;
+    let status = proc(pid, "status")?;
+    let cgroup = cgroup_path(pid)?;
+    let seen = Seen {
+        pid,
+        cpus: list::parse(field(&status, "Cpus_allowed_list")?)?,
+        mems: list::parse(field(&status, "Mems_allowed_list")?)?,
+        env: environment(pid)?,
+        cpu_max: cgroup::cpu_max(&cgroup)?,
+        cgroup,
+    };
+    let (cpus, mems) = cgroup::effective_cpuset(&seen.cgroup)?;
+    ensure!(
+        (&cpus, &mems) == (&seen.cpus, &seen.mems),
+        "cgroup {} allows CPUs {} and nodes {}, its process {pid} CPUs {} and nodes {}",
+        seen.cgroup,
+        list::show(&cpus),
+        list::show(&mems),
+        list::show(&seen.cpus),
+        list::show(&seen.mems),
+    );
+    Ok(seen)
+}
+
+fn environment(pid: u32) -> Result<HashMap<String, String>> {
+    let text = proc(pid, "environ")?;
+    let pairs = text.split('\0').filter_map(|entry| entry.split_once('='));
+    Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+}
+
+/// The cpuset hierarchy's path on v1, the only path on v2.
+fn cgroup_path(pid: u32) -> Result<String> {
+    let text = proc(pid, "cgroup")?;
+    let path = text.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let wanted = if cgroup::is_v2() {
+            controllers.is_empty()
+        } else {
+            controllers.split(',').any(|c| c == "cpuset")
+        };
+        wanted.then(|| path.to_owned())
+    });
+    path.with_context(|| format!("no cpuset cgroup in {text:?}"))
+}
+
+/// Pages a process holds on each node, in mappings whose numa_maps line has `word`.
+pub fn pages_by_node(pid: u32, word: &str) -> Result<BTreeMap<u32, u64>> {
+    let mut pages = BTreeMap::new();
+    for line in proc(pid, "numa_maps")?.lines().filter(|line| line.contains(word)) {
+        for (node, count) in
+            line.split_whitespace().filter_map(|entry| entry.strip_prefix('N')?.split_once('='))
+        {
+            if let (Ok(node), Ok(count)) = (node.parse::<u32>(), count.parse::<u64>()) {
+                *pages.entry(node).or_default() += count;
+            }
+        }
+    }
+    Ok(pages)
+}

@@ -1,0 +1,57 @@
+//! What the runner is told on its command line.
+
+use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Lane {
+    /// A chroot on this machine: everything but NUMA.
+    Native,
+    /// The emulated machine with four NUMA nodes.
+    Guest,
+}
+
+impl Lane {
+    /// How long a started container may take to reach its own program.
+    pub fn start_limit(self) -> Duration {
+        Duration::from_secs(match self {
+            Lane::Native => 10,
+            Lane::Guest => 120,
+        })
+    }
+
+    /// maitred's own deadline: its default natively; under emulation everything takes its time.
+    pub fn deadline_ms(self) -> u64 {
+        match self {
+            Lane::Native => 1000,
+            Lane::Guest => 30_000,
+        }
+    }
+}
+
+/// Plays the kubelet against a real containerd and checks what containers really get.
+#[derive(Debug, Parser)]
+pub struct Options {
+    #[arg(long, value_enum)]
+    pub lane: Lane,
+    /// Only scenarios whose name contains this.
+    #[arg(long)]
+    pub only: Option<String>,
+    /// Run with no maitred at all: each scenario passes here by failing, which proves that it tests
+    /// something.
+    #[arg(long)]
+    pub without_maitred: bool,
+    /// Seat a few pods and print a table of who sits where.
+    #[arg(long)]
+    pub demo: bool,
+    /// Print the names of the lane's scenarios.
+    #[arg(long)]
+    pub list: bool,
+    /// Time this many container creates, in pairs with and without maitred.
+    #[arg(long, value_name = "PAIRS")]
+    pub bench_create: Option<u32>,
+    /// Where maitred, libfake_nvml.so and images.tar are.
+    #[arg(long, default_value = "/opt/lane")]
+    pub payload: PathBuf,
+}

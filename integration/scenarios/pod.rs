@@ -1,0 +1,173 @@
+//! What a scenario asks for: a pod as a user writes it, with requests and limits.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub const MIB: u64 = 1 << 20;
+pub const SANDBOX_IMAGE: &str = "maitred.test/pause:1";
+pub const TENANT_IMAGE: &str = "maitred.test/tenant:1";
+/// As CUDA images are: NVIDIA_VISIBLE_DEVICES=all in the image's own environment.
+pub const CUDA_IMAGE: &str = "maitred.test/cuda:1";
+pub const IMAGES: [&str; 3] = [SANDBOX_IMAGE, TENANT_IMAGE, CUDA_IMAGE];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Qos {
+    Guaranteed,
+    Burstable,
+    BestEffort,
+}
+
+/// Requests and limits of one container; 0 is "not stated". CPUs in thousandths, memory in bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Resources {
+    pub cpu_request: u64,
+    pub cpu_limit: u64,
+    pub memory_request: u64,
+    pub memory_limit: u64,
+    /// Page size in bytes → bytes.
+    pub hugepages: BTreeMap<u64, u64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Container {
+    pub name: String,
+    pub image: &'static str,
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub annotations: BTreeMap<String, String>,
+    pub resources: Resources,
+}
+
+#[derive(Debug, Clone)]
+pub struct Pod {
+    pub name: String,
+    pub namespace: String,
+    pub uid: String,
+    pub annotations: BTreeMap<String, String>,
+    /// Where the kubelet heard of the pod: `api`, or `file` for a static pod.
+    pub source: &'static str,
+    pub containers: Vec<Container>,
+}
+
+/// A UID in the API server's form, its last group counting up within this process.
+fn next_uid() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(1);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("5eed0000-{:04x}-4000-8000-{:012x}", std::process::id() & 0xffff, count)
+}
+
+impl Pod {
+    fn of(name: &str, resources: Resources) -> Pod {
+        let container = Container {
+            name: "main".to_owned(),
+            image: TENANT_IMAGE,
+            args: vec!["pause".to_owned()],
+            env: Vec::new(),
+            annotations: BTreeMap::new(),
+            resources,
+        };
+        Pod {
+            name: name.to_owned(),
+            namespace: "default".to_owned(),
+            uid: next_uid(),
+            annotations: BTreeMap::new(),
+            source: "api",
+            containers: vec![container],
+        }
+    }
+
+    /// Requests equal limits: whole CPUs and memory of its own.
+    pub fn guaranteed(name: &str, cpus: u64, mib: u64) -> Pod {
+        Pod::of(
+            name,
+            Resources {
+                cpu_request: cpus * 1000,
+                cpu_limit: cpus * 1000,
+                memory_request: mib * MIB,
+                memory_limit: mib * MIB,
+                hugepages: BTreeMap::new(),
+            },
+        )
+    }
+
+    /// A request and no limit: what most pods of a cluster are.
+    pub fn burstable(name: &str, milli_cpus: u64) -> Pod {
+        Pod::of(name, Resources { cpu_request: milli_cpus, memory_request: 32 * MIB, ..Default::default() })
+    }
+
+    pub fn best_effort(name: &str) -> Pod {
+        Pod::of(name, Resources::default())
+    }
+
+    pub fn namespace(mut self, namespace: &str) -> Pod {
+        self.namespace = namespace.to_owned();
+        self
+    }
+
+    /// As the kubelet marks what it reads from its manifest directory.
+    pub fn static_pod(mut self) -> Pod {
+        self.source = "file";
+        self
+    }
+
+    pub fn annotation(mut self, key: &str, value: &str) -> Pod {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    pub fn image(mut self, image: &'static str) -> Pod {
+        self.containers[0].image = image;
+        self
+    }
+
+    pub fn env(mut self, key: &str, value: &str) -> Pod {
+        self.containers[0].env.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn args(mut self, args: &[&str]) -> Pod {
+        self.containers[0].args = args.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// `count` pages of 2 MiB.
+    pub fn hugepages_2m(mut self, count: u64) -> Pod {
+        self.containers[0].resources.hugepages.insert(2 * MIB, count * 2 * MIB);
+        self
+    }
+
+    /// Adds the containers of `other`, renamed, to this pod.
+    pub fn with_container(mut self, name: &str, other: Pod) -> Pod {
+        let mut container = other.containers.into_iter().next().expect("a pod has a container");
+        container.name = name.to_owned();
+        self.containers.push(container);
+        self
+    }
+
+    pub fn qos(&self) -> Qos {
+        let stated = |r: &Resources| r.cpu_request + r.cpu_limit + r.memory_request + r.memory_limit > 0;
+        let equal = |r: &Resources| {
+            r.cpu_limit > 0
+                && r.memory_limit > 0
+                && r.cpu_request == r.cpu_limit
+                && r.memory_request == r.memory_limit
+        };
+        let all = || self.containers.iter().map(|container| &container.resources);
+        if all().all(equal) {
+            Qos::Guaranteed
+        } else if all().any(stated) {
+            Qos::Burstable
+        } else {
+            Qos::BestEffort
+        }
+    }
+
+    /// Below `/kubepods`, as the kubelet's cgroupfs driver names it.
+    pub fn cgroup_parent(&self) -> String {
+        match self.qos() {
+            Qos::Guaranteed => format!("/kubepods/pod{}", self.uid),
+            Qos::Burstable => format!("/kubepods/burstable/pod{}", self.uid),
+            Qos::BestEffort => format!("/kubepods/besteffort/pod{}", self.uid),
+        }
+    }
+}

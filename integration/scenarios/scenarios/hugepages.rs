@@ -1,0 +1,44 @@
+//! Hugepages are promised on one node and come from there; the guest's nodes have unequal numbers.
+
+use super::{Lanes, Scenario, usual};
+use crate::expect::{self, expected};
+use crate::node::Node;
+use crate::observe;
+use crate::pod::Pod;
+use crate::wait;
+use anyhow::{Context, Result};
+
+pub const ALL: &[Scenario] =
+    &[usual("hugepages are promised and bound on the node", Lanes::Guest, promised_and_bound)];
+
+fn promised_and_bound(node: &mut Node) -> Result<()> {
+    let mut by_pages: Vec<_> = node.machine.nodes.iter().map(|numa| (numa.hugepages, numa.id)).collect();
+    by_pages.sort_unstable();
+    let [.., (second, second_node), (most, most_node)] = by_pages[..] else {
+        anyhow::bail!("one node only");
+    };
+    // More than any other node has; the second fits the runner-up but no longer what is left here.
+    let first_pages = second + (most - second) / 2;
+    let second_pages = most - first_pages + 1;
+    let pod = |name: &str, pages: u64| Pod::guaranteed(name, 1, 64).hugepages_2m(pages);
+
+    // Promised and not yet touched: only the promise keeps these pages from the second pod.
+    let quiet = node.run(pod("promised", first_pages))?;
+    let seen = node.look(&quiet)?;
+    expect::same("node with the most hugepages", &most_node, &expect::seated(&node.machine, &seen, 1)?)?;
+
+    let pages = second_pages.to_string();
+    let holder = node.run(pod("bound", second_pages).args(&["hold-huge", "2048", &pages]))?;
+    let seen = node.look(&holder)?;
+    expect::same("node with hugepages left", &second_node, &expect::seated(&node.machine, &seen, 1)?)?;
+    wait::until_seen(node.patience(), "the hugepages are touched", || {
+        let held = observe::pages_by_node(seen.pid, " huge ").context("numa_maps of the holder")?;
+        let here = held.get(&second_node).copied().unwrap_or(0);
+        Ok((here < second_pages).then(|| format!("{held:?}, wanted {second_pages} on node {second_node}")))
+    })?;
+    let held = observe::pages_by_node(seen.pid, " huge ")?;
+    expected!(held.len() == 1, "hugepages on several nodes: {held:?}");
+
+    expect::refused(node.run(pod("third", second_pages)), &["TopologyAffinityError"])?;
+    Ok(())
+}

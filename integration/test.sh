@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs the stages of `make test` one after the other and adds up their tests.
+# test.sh [all]: with `all`, also the proof that each scenario fails without maitred.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$project"
+
+logs=$cache/test
+mkdir -p "$logs"
+passed=0 failed=0 broken=() table=()
+
+# stage NAME COMMAND...: its tests are what its "N passed, N failed" lines say; a stage that ends
+# badly is counted even where it said nothing.
+stage() {
+    local name=$1 log=$logs/${1// /-}.log begin=$SECONDS status=0 counts
+    shift
+    say "$name"
+    "$@" 2>&1 | tee "$log" || status=$?
+    counts=$(sed -nE 's/.*\b([0-9]+) passed[;,] ([0-9]+) failed.*/\1 \2/p' "$log" |
+        awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
+    passed=$((passed + ${counts% *}))
+    failed=$((failed + ${counts#* }))
+    if [ $status != 0 ]; then
+        broken+=("$name")
+        [ "${counts#* }" != 0 ] || failed=$((failed + 1))
+    fi
+    table+=("$(printf '%-34s %5d s   %6d passed %4d failed%s' "$name" $((SECONDS - begin)) \
+        "${counts% *}" "${counts#* }" "$([ $status = 0 ] || echo "   exit $status")")")
+}
+
+begin=$SECONDS
+stage "format" cargo fmt --check
+stage "set-up" "$integration/setup.sh"
+stage "clippy" cargo clippy --profile test --all-targets -- -D warnings
+stage "unit tests and conformance" cargo test
+stage "native containerd" "$integration/lane-native.sh" "$cache/payload"
+stage "NUMA guest" "$integration/lane-guest.sh" "$cache/payload"
+if [ "${1:-}" = all ]; then
+    stage "native, proof without maitred" "$integration/lane-native.sh" "$cache/payload" --without-maitred
+    stage "guest, proof without maitred" "$integration/lane-guest.sh" "$cache/payload" --without-maitred
+fi
+
+printf '\n'
+printf '%s\n' "${table[@]}"
+printf 'in %d s\n' $((SECONDS - begin))
+[ ${#broken[@]} = 0 ] || printf 'failed: %s\n' "$(IFS=,; echo "${broken[*]}")"
+echo "$passed passed, $failed failed"
+[ ${#broken[@]} = 0 ] && [ "$failed" = 0 ]

@@ -1,0 +1,88 @@
+//! Why a command could not be carried out.
+
+use super::plan::manifest::PodError;
+use crate::config::ConfigError;
+use crate::discover::DiscoverError;
+use crate::discover::snapshot::SnapshotError;
+use crate::engine::MachineError;
+use crate::host::HostError;
+use crate::host::privileges::PrivilegeError;
+use crate::log::LogError;
+use crate::nri::NriError;
+use crate::store::StoreError;
+use std::path::PathBuf;
+
+/// Why a command could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The store below `/run`.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A manifest.
+    #[error(transparent)]
+    Pod(#[from] PodError),
+    /// The machine and the reservations of the configuration do not go together.
+    #[error("{origin}: {source}")]
+    Machine {
+        /// The machine.
+        origin: String,
+        /// What does not fit.
+        source: MachineError,
+    },
+    /// This machine cannot be read.
+    #[error(transparent)]
+    Discover(DiscoverError),
+    /// A directory given as a machine is none.
+    #[error(transparent)]
+    Sysroot(DiscoverError),
+    /// A snapshot of a machine cannot be read.
+    #[error("{path}: {source}")]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SnapshotError,
+    },
+    /// A file named on the command line cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The output cannot be written.
+    #[error("cannot write the output: {source}")]
+    Write {
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The daemon could not start, or ended.
+    #[error(transparent)]
+    Nri(#[from] NriError),
+    /// This machine's cgroups.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Privileges could not be given up.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
+}
+
+impl CliError {
+    /// The process's exit status: 2 for bad usage or input, 3 where the system failed.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Log(_) | Self::Pod(_) => 2,
+            Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
+            Self::Store(_) | Self::Discover(_) | Self::Write { .. } => 3,
+            Self::Nri(_) | Self::Host(_) | Self::Privileges(_) => 3,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Which machine a verb is about.
+
+use super::{CliError, Exit, output, topology};
+use crate::config::Config;
+use crate::discover::{self, Options, Root, snapshot};
+use crate::model::Topology;
+use std::path::{Path, PathBuf};
+
+/// Which machine: a snapshot, a directory, or this one.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Source {
+    /// A machine as `maitred topology -o json` prints it
+    #[arg(long, value_name = "FILE", conflicts_with = "sysroot")]
+    pub topology: Option<PathBuf>,
+    /// Read the machine from DIR/sys and DIR/proc [default: this machine]
+    #[arg(long, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
+}
+
+impl Source {
+    /// Its name in errors.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        let path = self.topology.as_deref().or(self.sysroot.as_deref());
+        path.map_or_else(|| "this machine".into(), |path| path.display().to_string())
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The snapshot or the machine cannot be read or contradicts itself.
+    pub fn read(&self, driver_root: &Path) -> Result<Topology, CliError> {
+        if let Some(path) = &self.topology {
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| CliError::Read { path: path.clone(), source })?;
+            return snapshot::from_json(&text)
+                .map_err(|source| CliError::Snapshot { path: path.clone(), source });
+        }
+        let read = |root: Root| discover::topology(&root, &Options::for_root(&root, Some(driver_root)));
+        match &self.sysroot {
+            Some(dir) => Root::open(dir).and_then(read).map_err(CliError::Sysroot),
+            None => read(Root::host()).map_err(CliError::Discover),
+        }
+    }
+}
+
+/// Print the machine
+///
+/// The machine as placement sees it: CPUs, nodes and their distances, memory, hugepages, GPUs and NICs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// The machine
+    #[command(flatten)]
+    pub machine: Source,
+    /// The configuration [default: /etc/maitred/config.toml, if there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to print
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Format,
+}
+
+/// What to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    Text,
+    /// What `maitred plan --topology` reads
+    Json,
+}
+
+/// `maitred topology`: prints the machine.
+///
+/// # Errors
+/// The configuration or the machine cannot be read.
+pub fn run(args: &Args) -> Result<Exit, CliError> {
+    let config = Config::load(args.config.as_deref())?;
+    let machine = args.machine.read(&config.gpu.driver_root)?;
+    output::print(&match args.output {
+        Format::Text => topology::render_text(&machine),
+        Format::Json => snapshot::to_json(&machine),
+    })
+}

@@ -1,0 +1,218 @@
+//! `maitred nri`: the daemon.
+
+use super::{CliError, Exit};
+use crate::config::{Authority, Config};
+use crate::decision::{CpusetUpdate, Mode, Observed, State};
+use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
+use crate::engine::Reserve;
+use crate::host::{self, privileges};
+use crate::log;
+use crate::model::{Gpu, Topology};
+use crate::nri::{self, BoxError, Options, Seating, Setup};
+use crate::store::Store;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// Run as NRI plugin of containerd
+///
+/// Connects to containerd's NRI socket, or takes the connection over when containerd started it from its plugin
+/// directory; then it is called NN-maitred there and takes no arguments.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// The configuration [default: /etc/maitred/config.toml, if there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// containerd's NRI socket
+    #[arg(long, value_name = "PATH", default_value = "/var/run/nri/nri.sock")]
+    pub socket: PathBuf,
+    /// The name to register with
+    #[arg(long, value_name = "NAME", env = "NRI_PLUGIN_NAME", hide_env_values = true, default_value = "maitred", value_parser = name)]
+    pub name: String,
+    /// The place among the plugins, two digits
+    #[arg(long, value_name = "NN", env = "NRI_PLUGIN_IDX", hide_env_values = true, default_value = "10", value_parser = index)]
+    pub index: String,
+    /// Read the machine from DIR/sys and DIR/proc
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub sysroot: PathBuf,
+    /// Where allocations and the switch are kept
+    #[arg(long, value_name = "DIR", default_value = crate::store::DEFAULT_DIR, hide = true)]
+    pub store: PathBuf,
+}
+
+/// NRI takes these characters.
+fn name(text: &str) -> Result<String, String> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "_.+-".contains(c);
+    match !text.is_empty() && text.chars().all(fine) {
+        true => Ok(text.to_owned()),
+        false => Err("expected letters, digits and any of _ . + -".into()),
+    }
+}
+
+fn index(text: &str) -> Result<String, String> {
+    match text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Ok(text.to_owned()),
+        false => Err("expected two digits, such as 10".into()),
+    }
+}
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// The configuration is wrong, or the system failed.
+pub fn run(args: &Args) -> Result<Exit, CliError> {
+    let config = Config::load(args.config.as_deref())?;
+    log::start(config.log)?;
+    let store = open_store(&args.store)?;
+    let lock = store.as_ref().map(Store::lock_daemon).transpose()?;
+    // Before the first thread: capabilities belong to threads.
+    privileges::keep_only(privileges::DAEMON)?;
+    let root = match args.sysroot == Path::new("/") {
+        true => Root::host(),
+        false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
+    };
+    let cgroups = Files(host::Cgroups::find(Path::new("/"))?);
+    let node = Node::new(root, config)?;
+    let mut options =
+        Options::new(|name| std::env::var(name).ok(), &args.socket, node.config.failure.deadline)?;
+    options.name.clone_from(&args.name);
+    options.index.clone_from(&args.index);
+    let seating =
+        Seating::new(move |host| node.prepare(host), Arc::new(cgroups), move || is_off(store.as_ref()));
+    nri::run(&options, seating)?;
+    drop(lock);
+    Ok(Exit::Fine)
+}
+
+/// The store; without one the daemon goes on in memory where `/run` cannot be written.
+fn open_store(dir: &Path) -> Result<Option<Store>, CliError> {
+    match Store::open(dir) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) if error.is_read_only() => {
+            tracing::error!(%error, "going on in memory: maitred off will not be heard");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the owner has switched maitred off. A switch that cannot be read switches nothing off.
+fn is_off(store: Option<&Store>) -> bool {
+    let Some(found) = store.map(Store::is_off) else { return false };
+    found
+        .unwrap_or_else(|error| {
+            tracing::warn!(%error, "the switch of maitred off cannot be read");
+            None
+        })
+        .is_some()
+}
+
+/// What decisions are made from: read once, and again (without NVML, which may take seconds) at every
+/// registration.
+struct Node {
+    root: Root,
+    config: Config,
+    gpus: Vec<Gpu>,
+}
+
+/// A runtime waits five seconds for a plugin it launched; a sick driver can take longer than that to answer.
+const NVML_PATIENCE: Duration = Duration::from_secs(3);
+
+impl Node {
+    fn new(root: Root, config: Config) -> Result<Self, CliError> {
+        let gpus = gpus(&root, &config)?;
+        Ok(Self { root, config, gpus })
+    }
+
+    fn prepare(&self, host: &nri::Host) -> Result<Setup, BoxError> {
+        let config = match host.config.trim().is_empty() {
+            true => self.config.clone(),
+            false => Config::parse(&host.config, "the configuration the runtime passes on")?,
+        };
+        let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
+        let (cpus, memory) = config.reserve();
+        let reserve = Reserve { cpus, memory };
+        let state = State::new(Arc::new(topology), &reserve, &config.gpu.annotation_pool)?;
+        let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
+        if settings.mode == Mode::Enforce && self.kubelet_decides(config.authority) {
+            settings.mode = Mode::Audit;
+        }
+        Ok(Setup { state, settings })
+    }
+
+    /// Two managers must not hand out the same CPUs. What the kubelet's static policy decides is not ours to
+    /// change, and this version cannot follow it either.
+    fn kubelet_decides(&self, authority: Authority) -> bool {
+        let state = discover::kubelet_cpu_policy(&self.root).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kubelet's CPU Manager state cannot be read: taken as not static");
+            None
+        });
+        let is_static = state.is_some_and(|state| state.policy == "static");
+        match (is_static, authority) {
+            (false, _) => {}
+            (true, Authority::Auto) => tracing::error!(
+                "the kubelet's CPU Manager policy is static (cpu_manager_state): only auditing; set it to none, \
+                 or authority = \"maitred\" to enforce all the same"
+            ),
+            (true, Authority::Maitred) => tracing::warn!(
+                "the kubelet's CPU Manager policy is static (cpu_manager_state): it hands out CPUs too; set it to none"
+            ),
+        }
+        is_static && authority == Authority::Auto
+    }
+}
+
+fn read(root: &Root, nvml: NvmlLibrary) -> Result<Topology, DiscoverError> {
+    let mut options = discover::Options::for_root(root, None);
+    options.nvml = nvml;
+    discover::topology(root, &options)
+}
+
+/// The GPUs through NVML, or as the kernel shows them where the driver does not answer in time.
+fn gpus(root: &Root, config: &Config) -> Result<Vec<Gpu>, CliError> {
+    let options = discover::Options::for_root(root, Some(&config.gpu.driver_root));
+    let (send, receive) = mpsc::channel();
+    let theirs = root.clone();
+    std::thread::spawn(move || send.send(discover::topology(&theirs, &options)));
+    let read = match receive.recv_timeout(NVML_PATIENCE) {
+        Ok(read) => read,
+        Err(_) => {
+            tracing::error!(
+                patience_s = NVML_PATIENCE.as_secs(),
+                "NVML does not answer: GPUs as the kernel shows them"
+            );
+            read(root, NvmlLibrary::Off)
+        }
+    };
+    read.map(|topology| topology.gpus).map_err(CliError::Discover)
+}
+
+/// Real cgroups behind what the daemon asks of them.
+struct Files(host::Cgroups);
+
+impl nri::Cgroups for Files {
+    fn observe(&self, cgroups_path: &str) -> Result<Option<Observed>, BoxError> {
+        Ok(self.0.observe(cgroups_path)?)
+    }
+
+    fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
+        match self.0.write_cpuset(&update.cgroups_path, &update.cpus, update.mems.as_ref()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_gone() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_or_index_that_containerd_would_refuse_is_refused() {
+        assert!(name("maitred").is_ok() && name("a_b.c+d-9").is_ok());
+        assert!(name("").is_err() && name("a b").is_err() && name("ä").is_err());
+        assert!(index("00").is_ok() && index("99").is_ok());
+        assert!(index("5").is_err() && index("100").is_err() && index("+1").is_err());
+    }
+}

@@ -1,0 +1,303 @@
+//! The plan for people: who sits where, node by node, what stays free, who was turned away and why.
+
+use super::json::pages;
+use super::pods::Pod;
+use super::seat::{Fill, Room, Seat, Seated};
+use super::table::{Style, Table};
+use crate::engine::{GPU, NIC};
+use crate::model::{
+    Bytes, Candidate, ContainerKind, CpuSet, MemoryKind, NodeSet, NumaNode, Rejection, Shortage,
+};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Prints the plan, ending with a line break.
+pub fn print(room: &Room<'_>, seated: &[Seated], fill: Option<(&Pod, &Fill)>, style: Style) -> String {
+    let copies = fill.iter().flat_map(|(_, fill)| &fill.seated);
+    let all: Vec<&Seated> = seated.iter().chain(copies).collect();
+    let page = Page { room, all: &all, style };
+    let mut text = page.machine();
+    text += &page.nodes();
+    text += &page.rejected();
+    text += &page.notes(fill.map(|(pod, _)| pod));
+    if let Some((pod, fill)) = fill {
+        text += &page.fill(pod, fill);
+    }
+    if !seated.is_empty() {
+        let admitted = seated.iter().filter(|seated| seated.verdict.is_ok()).count();
+        let _ = writeln!(text, "\n{admitted} of {} seated", count(seated.len(), "pod"));
+    }
+    text
+}
+
+struct Page<'a> {
+    room: &'a Room<'a>,
+    all: &'a [&'a Seated],
+    style: Style,
+}
+
+impl Page<'_> {
+    fn machine(&self) -> String {
+        let Room { topology, config, .. } = self.room;
+        let policy = &config.policy;
+        let mut parts = vec![count(topology.numa_nodes.len(), "node"), count(topology.cpus.len(), "CPU")];
+        parts.extend(some(topology.gpus.len(), "GPU"));
+        parts.extend(some(topology.nics.len(), "NIC"));
+        format!("{}; policy {}, scope {}\n\n", parts.join(", "), policy.topology, policy.scope)
+    }
+
+    /// A section for each node, then one for each set of nodes that a container lies across, then the
+    /// shared pool.
+    fn nodes(&self) -> String {
+        let mut table = Table::new(self.style);
+        for node in &self.room.topology.numa_nodes {
+            table.heading(self.title(node));
+            self.rows(&mut table, &[node.id].into_iter().collect());
+            self.system(&mut table, node);
+            self.free(&mut table, node);
+        }
+        let seats = self.seats().map(|(_, seat)| self.place(seat));
+        let across: BTreeSet<NodeSet> = seats.filter(|nodes| nodes.len() > 1).collect();
+        for nodes in &across {
+            table.heading(format!("across nodes {nodes}"));
+            self.rows(&mut table, nodes);
+        }
+        let (gpus, nics) = (self.unheld(GPU, |near| near.is_none()), self.unheld(NIC, |near| near.is_none()));
+        if gpus.len() + nics.len() > 0 {
+            table.heading("of unknown locality".into());
+            let free = vec![
+                "(free)".into(),
+                String::new(),
+                String::new(),
+                devices("GPU", gpus),
+                devices("NIC", nics),
+            ];
+            table.row(free);
+        }
+        if self.seats().any(|(_, seat)| self.place(seat).is_empty()) {
+            table.heading("in the shared pool".into());
+            self.rows(&mut table, &NodeSet::new());
+        }
+        table.print()
+    }
+
+    fn seats(&self) -> impl Iterator<Item = (&Pod, &Seat)> {
+        let admitted =
+            self.all.iter().filter_map(|seated| Some((&seated.pod, seated.verdict.as_ref().ok()?)));
+        admitted.flat_map(|(pod, seats)| seats.iter().map(move |seat| (pod, seat)))
+    }
+
+    fn place(&self, seat: &Seat) -> NodeSet {
+        self.room.place(&seat.placement)
+    }
+
+    fn rows(&self, table: &mut Table, nodes: &NodeSet) {
+        for (pod, seat) in self.seats().filter(|(_, seat)| self.place(seat) == *nodes) {
+            let name = |resource, ids: &[String]| {
+                ids.iter().map(|id| self.room.device_name(resource, &id.as_str().into())).collect()
+            };
+            let memory = seat.promised(MemoryKind::Memory);
+            let sizes: Vec<_> = pages(seat).into_iter().map(|(size, n)| format!("{n} × {size}")).collect();
+            table.row(vec![
+                pod.title(),
+                called(pod, seat),
+                cpus(&seat.placement.cpus),
+                devices("GPU", name(GPU, &seat.gpus(self.room.topology))),
+                devices("NIC", name(NIC, &seat.nics())),
+                if memory > 0 { Bytes(memory).to_string() } else { String::new() },
+                sizes.join(" "),
+            ]);
+        }
+    }
+
+    fn title(&self, node: &NumaNode) -> String {
+        let mut parts = vec![count(node.cpus.len(), "CPU")];
+        for (resource, word) in [(GPU, "GPU"), (NIC, "NIC")] {
+            let here = self.room.machine.devices(&resource.into()).iter();
+            let here = here.filter(|device| device.nodes.as_ref().is_some_and(|near| near.contains(node.id)));
+            parts.extend(some(here.count(), word));
+        }
+        parts.push(Bytes(node.memory_bytes).to_string());
+        format!("node {}: {}", node.id, parts.join(", "))
+    }
+
+    fn system(&self, table: &mut Table, node: &NumaNode) {
+        let kept = self.room.machine.reserved().intersection(&node.cpus);
+        if !kept.is_empty() {
+            table.row(vec!["(system)".into(), String::new(), cpus(&kept)]);
+        }
+    }
+
+    fn free(&self, table: &mut Table, node: &NumaNode) {
+        let Room { machine, occupancy, .. } = self.room;
+        let free = occupancy.free_cpus(machine).intersection(&node.cpus).len();
+        let near = |resource| self.unheld(resource, |near| near.is_some_and(|near| near.contains(node.id)));
+        let sizes = node.hugepages.keys().filter_map(|size| {
+            let bytes = occupancy.free_memory(machine, node.id, MemoryKind::Hugepages(*size)).0;
+            (bytes > 0).then(|| format!("{} × {size}", bytes / size.bytes()))
+        });
+        table.row(vec![
+            "(free)".into(),
+            String::new(),
+            count(free, "CPU"),
+            devices("GPU", near(GPU)),
+            devices("NIC", near(NIC)),
+            occupancy.free_memory(machine, node.id, MemoryKind::Memory).to_string(),
+            sizes.collect::<Vec<_>>().join(" "),
+        ]);
+    }
+
+    /// What nobody holds of a resource, by name, where its nodes are as asked.
+    fn unheld(&self, resource: &str, nodes: impl Fn(Option<&NodeSet>) -> bool) -> Vec<String> {
+        let free = self.room.free_devices(resource).into_iter();
+        let free = free.filter(|device| nodes(device.nodes.as_ref()));
+        free.map(|device| self.room.device_name(resource, &device.id)).collect()
+    }
+
+    fn rejected(&self) -> String {
+        let mut text = String::new();
+        for seated in self.all {
+            let Err(rejection) = &seated.verdict else { continue };
+            let _ = write!(text, "\n{} {}\n", self.style.red("rejected:"), seated.pod.title());
+            text += &self.evidence(rejection);
+        }
+        text
+    }
+
+    fn evidence(&self, rejection: &Rejection) -> String {
+        let mut text = format!("  {rejection}\n");
+        for candidate in &rejection.candidates {
+            let _ = writeln!(text, "    {}", short(candidate));
+        }
+        if let Some((policy, nodes)) = &rejection.weaker {
+            let _ = writeln!(text, "    under {policy} it would start on {}", node_word(nodes));
+        }
+        if let Some(largest) = &rejection.largest {
+            let amounts: Vec<_> = largest.amounts.iter().map(|(what, n)| what.amount(*n)).collect();
+            let _ = writeln!(
+                text,
+                "    largest that fits: {} on {}",
+                amounts.join(", "),
+                node_word(&largest.nodes)
+            );
+        }
+        text
+    }
+
+    fn notes(&self, last: Option<&Pod>) -> String {
+        // The copies of a filled pod say what it says.
+        let copy = |pod: &&Pod| last.is_some_and(|last| last.notes == pod.notes);
+        let own = self.all.iter().map(|seated| &seated.pod).filter(|pod| !copy(pod));
+        let mut text = String::new();
+        for pod in own.chain(last) {
+            let exempt = pod.exempt.iter().map(|why| format!("never rejected and never pinned: {why}"));
+            for note in pod.notes.iter().cloned().chain(exempt) {
+                let _ = writeln!(text, "{}", self.style.dim(&format!("note: {}: {note}", pod.title())));
+            }
+        }
+        if text.is_empty() { text } else { format!("\n{text}") }
+    }
+
+    fn fill(&self, pod: &Pod, fill: &Fill) -> String {
+        let (title, fit) = (pod.title(), fill.seated.len());
+        match &fill.next {
+            None => format!("\nany number of {title} fits: it takes nothing that could run out\n"),
+            Some(rejection) => {
+                let many = if fit == 1 { "replica" } else { "replicas" };
+                let fits = if fit == 1 { "fits" } else { "fit" };
+                let head = self.style.bold(&format!("{fit} {many} of {title} {fits}"));
+                format!("\n{head}; the next one is told:\n{}", self.evidence(rejection))
+            }
+        }
+    }
+}
+
+fn short(candidate: &Candidate) -> String {
+    let told = |shortage: &Shortage| {
+        let Shortage { resource, needed, available } = shortage;
+        format!("{} needed, {} free", resource.amount(*needed), resource.amount(*available))
+    };
+    let short: Vec<_> = candidate.short.iter().map(told).collect();
+    let why =
+        if short.is_empty() { "enough of everything, but not together".into() } else { short.join("; ") };
+    format!("{}: {why}", node_word(&candidate.nodes))
+}
+
+/// What an init container holds is used again by those after it.
+fn called(pod: &Pod, seat: &Seat) -> String {
+    let own = pod.request.containers.iter().find(|container| container.name == seat.name);
+    match own.is_some_and(|container| container.kind == ContainerKind::Init) {
+        true => format!("{} (init)", seat.name),
+        false => seat.name.to_string(),
+    }
+}
+
+fn node_word(nodes: &NodeSet) -> String {
+    format!("node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
+}
+
+fn cpus(cpus: &CpuSet) -> String {
+    match cpus.is_empty() {
+        true => "shared CPUs".into(),
+        false => format!("{}: {cpus}", count(cpus.len(), "CPU")),
+    }
+}
+
+/// `GPU 0-1`, `NIC mlx5_0-3,mlx5_5`.
+fn devices(word: &str, names: Vec<String>) -> String {
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("{word} {}", ranges(&names)),
+    }
+}
+
+/// Names that differ in their final number alone, as ranges.
+fn ranges(names: &[String]) -> String {
+    let mut text = String::new();
+    let mut names = names.iter().peekable();
+    while let Some(first) = names.next() {
+        let separator = if text.is_empty() { "" } else { "," };
+        let _ = write!(text, "{separator}{first}");
+        let Some((stem, number)) = numbered(first) else { continue };
+        let mut last = number;
+        while names
+            .next_if(|name| last.checked_add(1).is_some_and(|next| numbered(name) == Some((stem, next))))
+            .is_some()
+        {
+            last += 1;
+        }
+        if last > number {
+            let _ = write!(text, "-{last}");
+        }
+    }
+    text
+}
+
+/// `mlx5_4` is `mlx5_` and 4; a number with zeros in front is part of the name.
+fn numbered(name: &str) -> Option<(&str, u64)> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let number: u64 = name[stem..].parse().ok()?;
+    (number.to_string() == name[stem..]).then_some((&name[..stem], number))
+}
+
+fn count(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
+fn some(number: usize, word: &str) -> Option<String> {
+    (number > 0).then(|| count(number, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_ranges() {
+        let told = |names: &[&str]| ranges(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(told(&["0", "1", "2", "5"]), "0-2,5");
+        assert_eq!(told(&["mlx5_0", "mlx5_1", "mlx4_2", "ib"]), "mlx5_0-1,mlx4_2,ib");
+        assert_eq!(told(&["GPU-a1", "GPU-b2", "n01", "n02"]), "GPU-a1,GPU-b2,n01,n02");
+        assert_eq!(told(&["18446744073709551615", "0"]), "18446744073709551615,0");
+    }
+}

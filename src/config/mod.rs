@@ -1,0 +1,238 @@
+//! The configuration file: [`raw`] and strict as typed, checked by [`check`], used as [`Config`].
+//!
+//! `packaging/config.toml` documents every key; a test keeps it complete and true.
+
+mod check;
+mod error;
+mod field;
+mod glob;
+mod raw;
+mod reserved;
+
+pub use error::{ConfigError, Place};
+pub use glob::Glob;
+
+use crate::decision::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+use crate::model::{
+    Bytes, CpuOptions, CpuSet, MemoryKind, MemoryManager, MemoryMode, NodeId, Policy, ResourceName, Scope,
+    TopologyPolicy, UnknownLocality,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the configuration lies unless said otherwise.
+pub const DEFAULT_PATH: &str = "/etc/maitred/config.toml";
+
+/// The configuration, validated and with every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Whether decisions are carried out.
+    pub mode: Mode,
+    /// Who picks exclusive CPUs.
+    pub authority: Authority,
+    /// `[policy]`, `[cpu] options` and `[memory] manager`: what the engine decides by.
+    pub policy: Policy,
+    /// What becomes of a container with devices but no exclusive CPUs.
+    pub ineligible: Ineligible,
+    /// `[cpu]`.
+    pub cpu: CpuConfig,
+    /// `[memory]`.
+    pub memory: MemoryConfig,
+    /// `[gpu]`.
+    pub gpu: GpuConfig,
+    /// Which resources of a pod spec are RDMA NICs.
+    pub nic_resources: Vec<Glob>,
+    /// Namespaces whose annotations may also ask for more lenient treatment.
+    pub trusted_namespaces: BTreeSet<String>,
+    /// Who is never refused.
+    pub exempt: Exempt,
+    /// `[failure]`.
+    pub failure: FailureConfig,
+    /// `[log]`.
+    pub log: LogConfig,
+}
+
+/// Who picks exclusive CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authority {
+    /// maitred, unless the kubelet's static policy decides; then this version only audits.
+    Auto,
+    /// maitred does.
+    Maitred,
+}
+
+/// `[cpu]`, without what is part of the policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuConfig {
+    /// CPUs kept for the system; `None` is to be derived from the machine.
+    pub reserved: Option<CpuSet>,
+    /// Namespaces whose containers are put on the reserved CPUs.
+    pub reserved_namespaces: BTreeSet<String>,
+    /// Drop the CFS quota of containers with exclusive CPUs.
+    pub drop_cfs_quota: bool,
+}
+
+/// `[memory]`, without what is part of the policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// The memory policy of placed containers; `None` leaves the kernel's default.
+    pub mode: Option<MemoryMode>,
+    /// How the memory policy reaches a container.
+    pub delivery: Delivery,
+    /// What each node keeps for the system.
+    pub reserved: BTreeMap<(NodeId, MemoryKind), Bytes>,
+}
+
+/// How a memory policy reaches a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Through the runtime where it can, else not at all; `cpuset.mems` is set in any case.
+    Auto,
+    /// Through the runtime, which must be able to.
+    Native,
+    /// Not at all: `cpuset.mems` alone.
+    Cpuset,
+}
+
+/// `[gpu]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuConfig {
+    /// The GPUs that annotations may ask for.
+    pub annotation_pool: AnnotationPool,
+    /// The root the driver's files lie under.
+    pub driver_root: PathBuf,
+}
+
+/// `[failure]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailureConfig {
+    /// What becomes of a container about which nothing could be decided.
+    pub policy: FailurePolicy,
+    /// By when an answer is given.
+    pub deadline: Duration,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The most detailed level written.
+    pub level: LogLevel,
+    /// What a line looks like.
+    pub format: LogFormat,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// What a line of the log looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, else JSON.
+    Auto,
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Enforce,
+            authority: Authority::Auto,
+            policy: Policy {
+                topology: TopologyPolicy::SingleNumaNode,
+                scope: Scope::Pod,
+                cpu: CpuOptions::default(),
+                prefer_closest: false,
+                memory: MemoryManager::Static,
+                unknown_locality: UnknownLocality::Reject,
+            },
+            ineligible: Ineligible::Warn,
+            cpu: CpuConfig { reserved: None, reserved_namespaces: BTreeSet::new(), drop_cfs_quota: true },
+            memory: MemoryConfig {
+                mode: Some(MemoryMode::Bind),
+                delivery: Delivery::Auto,
+                reserved: BTreeMap::new(),
+            },
+            gpu: GpuConfig { annotation_pool: AnnotationPool::None, driver_root: PathBuf::from("/") },
+            nic_resources: ["rdma/*", "nvidia.com/*nic*", "*/*rdma*"].map(Glob::from).to_vec(),
+            trusted_namespaces: BTreeSet::new(),
+            exempt: Exempt {
+                namespaces: EXEMPT_NAMESPACES.map(String::from).into(),
+                runtime_handlers: BTreeSet::new(),
+            },
+            failure: FailureConfig { policy: FailurePolicy::Reject, deadline: Duration::from_millis(1000) },
+            log: LogConfig { level: LogLevel::Info, format: LogFormat::Auto },
+        }
+    }
+}
+
+/// Control plane, device plugins and CNI of an RKE2 node.
+const EXEMPT_NAMESPACES: [&str; 5] =
+    ["kube-system", "gpu-operator", "calico-system", "tigera-operator", "cattle-system"];
+
+impl Config {
+    /// Reads `path`, or [`DEFAULT_PATH`], which may be absent: then everything is at its default.
+    ///
+    /// # Errors
+    /// The file cannot be read (also: one named explicitly is absent), or [`Config::parse`] refuses it.
+    pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
+        let file = path.unwrap_or(Path::new(DEFAULT_PATH));
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text, &file.display().to_string()),
+            Err(error) if path.is_none() && error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(ConfigError::Read { path: file.to_owned(), source }),
+        }
+    }
+
+    /// Reads the text of a file; `origin` is its name in errors.
+    ///
+    /// # Errors
+    /// Anything unknown, malformed, contradictory or not supported by this version.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigError> {
+        check::check(text, origin)
+    }
+
+    /// What governs the reducer, with the reserved CPUs as resolved against the machine and what the
+    /// runtime can do.
+    #[must_use]
+    pub fn settings(&self, reserved: CpuSet, features: Features) -> Settings {
+        Settings {
+            mode: self.mode,
+            policy: self.policy.clone(),
+            ineligible: self.ineligible,
+            failure: self.failure.policy,
+            drop_cfs_quota: self.cpu.drop_cfs_quota,
+            reserved_namespaces: self.cpu.reserved_namespaces.clone(),
+            reserved,
+            memory_policy: self.memory.mode.filter(|_| self.memory.delivery != Delivery::Cpuset),
+            annotation_pool: self.gpu.annotation_pool.clone(),
+            trusted_namespaces: self.trusted_namespaces.clone(),
+            exempt: self.exempt.clone(),
+            features,
+        }
+    }
+
+    /// What is kept for the system: CPUs, if the owner named them, and memory by node.
+    #[must_use]
+    pub fn reserve(&self) -> (Option<CpuSet>, BTreeMap<(NodeId, MemoryKind), Bytes>) {
+        (self.cpu.reserved.clone(), self.memory.reserved.clone())
+    }
+
+    /// Whether a resource of a pod spec is an RDMA NIC.
+    #[must_use]
+    pub fn is_nic(&self, resource: &ResourceName) -> bool {
+        self.nic_resources.iter().any(|pattern| pattern.matches(resource.as_str()))
+    }
+}

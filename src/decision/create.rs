@@ -1,0 +1,305 @@
+//! One container about to be made.
+
+use super::devices::{self, GPU};
+use super::state::Role;
+use super::step::{key, verdict};
+use super::understand::{self, Moment, POOLED_GPU, Understood};
+use super::{Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, sandbox};
+use crate::engine::{self, Seat};
+use crate::ledger::{RECORD_ANNOTATION, Record};
+use crate::model::{
+    ContainerFacts, ContainerRequest, CpuSet, DeviceRequest, MemoryManager, MemoryPolicy, NodeSet, Placement,
+    PodFacts, Policy, Qos, Reason, Rejection,
+};
+
+/// Seats a container, or refuses it.
+pub(super) fn create(
+    state: &mut State,
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    settings: &Settings,
+) -> Outcome {
+    state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
+    let placed = forged(container)
+        .and_then(|()| understand::understand(pod, container, Moment::Making, &state.topology, settings))
+        .and_then(|understood| Ok((seat(state, pod, &understood, settings)?, understood)));
+    match (placed, understand::exemption(pod, Some(container), settings)) {
+        (Ok((seated, understood)), None) => settle(state, pod, container, seated, &understood, settings),
+        (Err(rejection), None) => refuse(pod, container, rejection, state, settings),
+        (would_be, Some(why)) => share_exempt(state, pod, container, would_be, &why, settings),
+    }
+}
+
+/// maitred is off on this node: the container is made as it came.
+pub(super) fn let_through(state: &mut State, pod: &PodFacts, container: &ContainerFacts) -> Outcome {
+    state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
+    state.track(key(pod, container), container, &pod.id, Role::Shared(None));
+    let line = verdict(pod, Some(container), Decision::Exempt, "maitred is off on this node".into());
+    Outcome { verdicts: vec![Verdict { warn: true, ..line }], ..Outcome::default() }
+}
+
+/// A container that arrives with a record did not get it from us.
+fn forged(container: &ContainerFacts) -> Result<(), Box<Rejection>> {
+    match container.annotations.get(RECORD_ANNOTATION) {
+        None => Ok(()),
+        Some(_) => Err(Box::new(understand::invalid(
+            container,
+            format!("annotation {RECORD_ANNOTATION:?} is set: expected it absent, only maitred writes it"),
+        ))),
+    }
+}
+
+/// Where a container sits, and on which of its pod's nodes.
+struct Seated {
+    placement: Placement,
+    seat: Option<Seat>,
+}
+
+fn seat(
+    state: &State,
+    pod: &PodFacts,
+    understood: &Understood,
+    settings: &Settings,
+) -> Result<Option<Seated>, Box<Rejection>> {
+    let (request, policy) = (&understood.request, &understood.policy);
+    if !takes_a_seat(request, policy) {
+        return Ok(None);
+    }
+    let named = |mut rejection: Rejection| {
+        rejection.container = Some(request.name.clone());
+        Box::new(rejection)
+    };
+    let seat = sandbox::seat(state, pod, request, policy).map_err(named)?;
+    let (machine, occupancy) = (state.ledger.machine(), state.ledger.occupancy());
+    let placement = engine::admit_container(machine, occupancy, &pod.uid, request, seat.as_ref(), policy)
+        .map_err(named)?;
+    if settings.ineligible == Ineligible::Reject && is_ineligible(request) {
+        return Err(Box::new(ineligible(request)));
+    }
+    Ok(Some(Seated { placement, seat }))
+}
+
+/// Whether there is anything about a container that has a place.
+pub(super) fn takes_a_seat(request: &ContainerRequest, policy: &Policy) -> bool {
+    let memory = request.qos == Qos::Guaranteed
+        && policy.memory == MemoryManager::Static
+        && (request.memory.0 > 0 || !request.hugepages.is_empty());
+    memory || request.exclusive_cpus().is_some() || !request.devices.is_empty()
+}
+
+/// The pinning everyone forgets: a GPU, NIC or hugepages, and no exclusive CPUs.
+fn is_ineligible(request: &ContainerRequest) -> bool {
+    let has_place = !request.devices.is_empty() || !request.hugepages.is_empty();
+    has_place && !request.opt_out && request.exclusive_cpus().is_none()
+}
+
+fn ineligible(request: &ContainerRequest) -> Rejection {
+    Rejection {
+        reason: Reason::InvalidRequest,
+        container: Some(request.name.clone()),
+        text: format!(
+            "asks for {} but gets no exclusive CPUs (policy.ineligible = reject): expected a Guaranteed pod with whole CPUs",
+            understand::describe(request)
+        ),
+        candidates: Vec::new(),
+        weaker: None,
+        largest: None,
+    }
+}
+
+fn settle(
+    state: &mut State,
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    seated: Option<Seated>,
+    understood: &Understood,
+    settings: &Settings,
+) -> Outcome {
+    let Some(Seated { placement, seat }) = seated else {
+        let line = shared_line(pod, container, understood);
+        return share(state, pod, container, None, line, settings);
+    };
+    let placement = with_gpu_memory(state, placement);
+    let key = key(pod, container);
+    state.ledger.reserve(key.clone(), Some(container.id.clone()), understood.request.kind, placement.clone());
+    state.sandbox_of.insert(key.clone(), pod.id.clone());
+    if let Some(seat) = seat {
+        state.ledger.set_seat(pod.uid.clone(), seat);
+    }
+    let line = placed_line(pod, container, understood, &placement);
+    let mut edit = edit_of(state, container, understood, &placement, settings);
+    edit.record = Some(Record::new(&key, &container.id, &placement).to_json());
+    if placement.cpus.is_empty() {
+        let near = (settings.ineligible == Ineligible::Align && is_ineligible(&understood.request))
+            .then(|| placement.affinity.clone())
+            .flatten();
+        return merge(edit, share(state, pod, container, near, line, settings));
+    }
+    state.track(key, container, &pod.id, Role::Exclusive);
+    state.tell(&container.id, &placement.cpus);
+    let updates = state.spread(settings);
+    Outcome { reply: Reply::Adjust(Box::new(edit)), updates, verdicts: vec![line], ..Outcome::default() }
+}
+
+/// A container of the shared pool that also holds memory or devices: both edits.
+fn merge(mut edit: Edit, mut shared: Outcome) -> Outcome {
+    if let Reply::Adjust(pool) = shared.reply {
+        edit.cpus = pool.cpus;
+    }
+    shared.reply = Reply::Adjust(Box::new(edit));
+    shared
+}
+
+fn edit_of(
+    state: &State,
+    container: &ContainerFacts,
+    understood: &Understood,
+    placement: &Placement,
+    settings: &Settings,
+) -> Edit {
+    let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
+    let exclusive = !placement.cpus.is_empty();
+    let policy = understood.memory_mode.zip(mems.clone()).filter(|_| settings.features.memory_policy);
+    Edit {
+        cpus: exclusive.then(|| placement.cpus.clone()),
+        drop_quota: exclusive && settings.drop_cfs_quota && container.resources.quota.is_some_and(|q| q > 0),
+        env: chosen_gpus(state, understood, placement).into_iter().collect(),
+        memory_policy: policy.map(|(mode, nodes)| MemoryPolicy { mode, nodes }),
+        mems,
+        record: None,
+    }
+}
+
+/// The variable that names the GPUs we chose, by UUID in the order of their index.
+fn chosen_gpus(state: &State, understood: &Understood, placement: &Placement) -> Option<(String, String)> {
+    let resource = [GPU, POOLED_GPU].into_iter().find(|resource| {
+        matches!(understood.request.devices.get(&(*resource).into()), Some(DeviceRequest::Count(_)))
+    })?;
+    let chosen = placement.devices.get(&resource.into())?;
+    let by_index = state.topology.gpus.iter().filter_map(|gpu| gpu.uuid.as_deref());
+    let uuids: Vec<&str> = by_index.filter(|uuid| chosen.contains(&(*uuid).into())).collect();
+    Some((devices::VISIBLE.to_owned(), uuids.join(",")))
+}
+
+/// The nodes that are the memory of a container's own GPUs stay open to it.
+fn with_gpu_memory(state: &State, mut placement: Placement) -> Placement {
+    if !placement.mems.is_empty() {
+        let held = |uuid: &str| placement.devices.values().any(|ids| ids.contains(&uuid.into()));
+        let gpus = state.topology.gpus.iter().filter(|gpu| gpu.uuid.as_deref().is_some_and(held));
+        let nodes: NodeSet = gpus.filter_map(|gpu| gpu.memory_node).collect();
+        placement.mems = placement.mems.union(&nodes);
+    }
+    placement
+}
+
+/// Where a container without CPUs of its own has them from.
+pub(super) fn shared_role(pod: &PodFacts, near: Option<NodeSet>, settings: &Settings) -> Role {
+    match settings.reserved_namespaces.contains(&pod.namespace) {
+        true => Role::Reserved,
+        false => Role::Shared(near),
+    }
+}
+
+/// Puts a container into the shared pool (or on the reserved CPUs).
+fn share(
+    state: &mut State,
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    near: Option<NodeSet>,
+    line: Verdict,
+    settings: &Settings,
+) -> Outcome {
+    state.track(key(pod, container), container, &pod.id, shared_role(pod, near, settings));
+    let cpus =
+        state.live.get(&container.id).and_then(|live| state.wanted(live, &state.pool(settings), settings));
+    let mut outcome = Outcome { verdicts: vec![line], ..Outcome::default() };
+    if let Some(cpus) = cpus {
+        state.tell(&container.id, &cpus);
+        // The whole machine is what it has anyway: nothing is set where nothing is taken.
+        if cpus != state.topology.cpus || !container.resources.cpus.is_empty() {
+            outcome.reply = Reply::Adjust(Box::new(Edit { cpus: Some(cpus), ..Edit::default() }));
+        }
+    }
+    outcome.updates = state.spread(settings);
+    outcome
+}
+
+fn share_exempt(
+    state: &mut State,
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    would_be: Result<(Option<Seated>, Understood), Box<Rejection>>,
+    why: &str,
+    settings: &Settings,
+) -> Outcome {
+    let (text, warn) = match would_be {
+        Ok((Some(seated), _)) => (format!("{why}; would have been {}", sentence(&seated.placement)), false),
+        Ok((None, _)) => (why.to_owned(), false),
+        Err(rejection) => (format!("{why}; would have been refused: {rejection}"), true),
+    };
+    let line = Verdict { warn, ..verdict(pod, Some(container), Decision::Exempt, text) };
+    share(state, pod, container, None, line, settings)
+}
+
+fn refuse(
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    rejection: Box<Rejection>,
+    state: &mut State,
+    settings: &Settings,
+) -> Outcome {
+    let request = understand::understand(pod, container, Moment::Making, &state.topology, settings)
+        .map(|understood| understand::describe(&understood.request));
+    let line = verdict(pod, Some(container), Decision::Rejected, rejection.to_string());
+    Outcome {
+        verdicts: vec![Verdict { request: request.unwrap_or_default(), ..line }],
+        reply: Reply::Refuse(rejection),
+        ..Outcome::default()
+    }
+}
+
+fn shared_line(pod: &PodFacts, container: &ContainerFacts, understood: &Understood) -> Verdict {
+    let reason = match understood.every_gpu {
+        true => "shared pool; its environment shows it every GPU though it asks for none",
+        false => "shared pool",
+    };
+    let line = verdict(pod, Some(container), Decision::Shared, reason.into());
+    Verdict { request: understand::describe(&understood.request), warn: understood.every_gpu, ..line }
+}
+
+fn placed_line(
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    understood: &Understood,
+    placement: &Placement,
+) -> Verdict {
+    let forgotten = is_ineligible(&understood.request);
+    let mut reason = sentence(placement);
+    if forgotten {
+        reason.push_str("; not pinned: expected a Guaranteed pod with whole CPUs");
+    }
+    Verdict {
+        request: understand::describe(&understood.request),
+        placement: Some(placement.clone()),
+        warn: forgotten || understood.every_gpu,
+        ..verdict(pod, Some(container), Decision::Placed, reason)
+    }
+}
+
+/// Where something sits, in words.
+pub(super) fn sentence(placement: &Placement) -> String {
+    let place = match (&placement.affinity, placement.preferred) {
+        (None, _) => "placed without locality".to_owned(),
+        (Some(nodes), true) => format!("aligned on node{} {nodes}", plural(nodes.len())),
+        (Some(nodes), false) => format!("not aligned, on nodes {nodes}"),
+    };
+    let cpus: &CpuSet = &placement.cpus;
+    match cpus.is_empty() {
+        true => format!("{place}, shared CPUs"),
+        false => format!("{place}, CPUs {cpus}"),
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

@@ -1,0 +1,140 @@
+//! Pods as a whole: whether there is a table for them at all, and the end of what they held.
+
+use super::step::verdict;
+use super::{Decision, Outcome, Reply, Settings, State, Verdict, understand};
+use crate::engine::{self, Seat};
+use crate::model::{
+    Bytes, ContainerKind, ContainerRequest, MemoryManager, PodFacts, PodRequest, Policy, Qos, Rejection,
+    Scope, TopologyPolicy,
+};
+use std::collections::BTreeMap;
+
+/// A sandbox is refused only when a Guaranteed pod's memory fits nowhere; whatever else does not fit is refused
+/// at its container, with a better reason. Nothing is reserved.
+pub(super) fn run(state: &mut State, pod: PodFacts, settings: &Settings) -> Outcome {
+    let refusal = no_room(state, &pod, settings).err();
+    let exempt = understand::exemption(&pod, None, settings);
+    let mut outcome = Outcome::default();
+    if let Some(rejection) = refusal {
+        match exempt {
+            Some(why) => {
+                let reason = format!("{why}; would have been refused: {rejection}");
+                outcome
+                    .verdicts
+                    .push(Verdict { warn: true, ..verdict(&pod, None, Decision::Exempt, reason) });
+            }
+            None => {
+                outcome.verdicts.push(verdict(&pod, None, Decision::Rejected, rejection.to_string()));
+                outcome.reply = Reply::Refuse(rejection);
+                return outcome;
+            }
+        }
+    }
+    state.pods.insert(pod.id.clone(), pod);
+    outcome
+}
+
+fn no_room(state: &State, pod: &PodFacts, settings: &Settings) -> Result<(), Box<Rejection>> {
+    let memory_counts = understand::qos(&pod.cgroup_parent) == Qos::Guaranteed
+        && settings.policy.memory == MemoryManager::Static
+        && settings.policy.scope == Scope::Pod
+        // An annotation may loosen this for a trusted namespace; its containers then say so themselves.
+        && !settings.trusted_namespaces.contains(&pod.namespace);
+    let sum = sums(pod);
+    if !memory_counts || sum.memory.0 == 0 || state.holds(pod) {
+        return Ok(());
+    }
+    let request = whole_pod(pod, ContainerRequest { opt_out: true, cpu_milli: 0, ..sum });
+    engine::choose_seat(state.ledger.machine(), state.ledger.occupancy(), &request, &settings.policy)
+        .map(|_| ())
+        .map_err(|rejection| Box::new(Rejection { container: None, ..rejection }))
+}
+
+/// What the kubelet says the pod's containers sum up to, as one container.
+pub(super) fn sums(pod: &PodFacts) -> ContainerRequest {
+    let resources = pod.resources.clone().unwrap_or_default();
+    let memory = resources.memory_limit.and_then(|limit| u64::try_from(limit).ok());
+    ContainerRequest {
+        name: pod.name.as_str().into(),
+        kind: ContainerKind::App,
+        qos: understand::qos(&pod.cgroup_parent),
+        cpu_milli: understand::cpu_milli(&resources),
+        memory: Bytes(memory.unwrap_or(0)),
+        hugepages: BTreeMap::new(),
+        devices: BTreeMap::new(),
+        opt_out: false,
+    }
+}
+
+fn whole_pod(pod: &PodFacts, container: ContainerRequest) -> PodRequest {
+    PodRequest {
+        uid: pod.uid.clone(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        containers: vec![container],
+    }
+}
+
+/// The nodes of a pod in scope pod: chosen from everything known when its first container is placed, kept from
+/// then on. The CPU sum only ranks: ten containers of 1500m need no exclusive CPU.
+pub(super) fn seat(
+    state: &State,
+    pod: &PodFacts,
+    request: &ContainerRequest,
+    policy: &Policy,
+) -> Result<Option<Seat>, Rejection> {
+    if policy.scope != Scope::Pod || policy.topology == TopologyPolicy::None {
+        return Ok(None);
+    }
+    if let Some(seat) = state.ledger.seat(&pod.uid) {
+        return Ok(Some(seat.clone()));
+    }
+    let sum = sums(pod);
+    let known = ContainerRequest { memory: request.memory.max(sum.memory), ..request.clone() };
+    let whole_sum = sum.cpu_milli / 1000 * 1000;
+    let ranked = ContainerRequest { cpu_milli: known.cpu_milli.max(whole_sum), ..known.clone() };
+    let choose = |wanted: ContainerRequest| {
+        let wanted = whole_pod(pod, wanted);
+        engine::choose_seat(state.ledger.machine(), state.ledger.occupancy(), &wanted, policy)
+    };
+    match choose(ranked) {
+        Ok(seat) => Ok(Some(seat)),
+        Err(_) => choose(known).map(Some),
+    }
+}
+
+/// The end of a pod: everything it held is free.
+pub(super) fn stop(state: &mut State, pod: &PodFacts, settings: &Settings) -> Outcome {
+    state.pods.remove(&pod.id);
+    state.live.retain(|_, live| live.sandbox != pod.id);
+    let released = match state.has_other_sandbox(&pod.uid, &pod.id) {
+        true => release_of_sandbox(state, &pod.id),
+        false => {
+            state.sandbox_of.retain(|key, _| key.pod != pod.uid);
+            state.ledger.release_pod(&pod.uid)
+        }
+    };
+    let mut outcome = Outcome { writes: state.spread(settings), ..Outcome::default() };
+    if released {
+        outcome.verdicts.push(verdict(pod, None, Decision::Released, "the pod has ended".into()));
+    }
+    outcome
+}
+
+fn release_of_sandbox(state: &mut State, sandbox: &str) -> bool {
+    let of_it = |held_under: &String| held_under == sandbox;
+    let keys: Vec<_> =
+        state.sandbox_of.iter().filter(|(_, s)| of_it(s)).map(|(key, _)| key.clone()).collect();
+    for key in &keys {
+        state.ledger.release(key);
+        state.sandbox_of.remove(key);
+    }
+    !keys.is_empty()
+}
+
+impl State {
+    /// Whether a pod holds anything.
+    pub(super) fn holds(&self, pod: &PodFacts) -> bool {
+        self.ledger.iter().any(|(key, _)| key.pod == pod.uid)
+    }
+}

@@ -1,0 +1,218 @@
+//! What the reducer remembers between events: the ledger, and which container is told which CPUs.
+
+use super::devices::PCI;
+use super::understand::POOLED_GPU;
+use super::{AnnotationPool, CpusetUpdate, Observed, Settings};
+use crate::engine::{Device, Machine, MachineError, Reserve};
+use crate::ledger::Ledger;
+use crate::model::{
+    ContainerFacts, ContainerId, ContainerKey, CpuSet, DeviceId, NodeSet, PodFacts, PodUid, Topology,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The reducer's memory.
+#[derive(Debug, Clone)]
+pub struct State {
+    pub(super) topology: Arc<Topology>,
+    pub(super) machine: Arc<Machine>,
+    pub(super) ledger: Ledger,
+    /// Sandboxes that have not been stopped, by sandbox id.
+    pub(super) pods: BTreeMap<String, PodFacts>,
+    /// Containers that have been created and not stopped.
+    pub(super) live: BTreeMap<ContainerId, Live>,
+    /// The sandbox under which each holding was made: a pod's old sandbox can stop after its new one runs.
+    pub(super) sandbox_of: BTreeMap<ContainerKey, String>,
+}
+
+/// A container that has been created and not stopped.
+#[derive(Debug, Clone)]
+pub(super) struct Live {
+    pub key: ContainerKey,
+    pub sandbox: String,
+    pub cgroups_path: String,
+    pub role: Role,
+    /// The CPUs the runtime was last told; `None` is unknown.
+    pub told: Option<CpuSet>,
+    /// What was wanted and found the last time its cgroup was written directly: a parent's narrower cpuset
+    /// makes some wishes impossible, and writing them again changes nothing.
+    tried: Option<(CpuSet, CpuSet)>,
+}
+
+/// Where a live container's CPUs come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Its own, as the ledger has them.
+    Exclusive,
+    /// The shared pool, narrowed to the CPUs of some nodes where there are any of them in the pool.
+    Shared(Option<NodeSet>),
+    /// The reserved CPUs.
+    Reserved,
+}
+
+impl State {
+    /// An empty ledger over a machine.
+    ///
+    /// # Errors
+    /// The topology or the reserve cannot be decided about: no CPUs, reserved CPUs that are not online, …
+    pub fn new(
+        topology: Arc<Topology>,
+        reserve: &Reserve,
+        pool: &AnnotationPool,
+    ) -> Result<Self, MachineError> {
+        let mut machine = Machine::new(&topology, reserve)?;
+        machine.set_devices(PCI.into(), pci_devices(&topology));
+        if let AnnotationPool::Only(ids) = pool {
+            let pooled = gpu_devices(&topology).filter(|device| ids.contains(&device.id));
+            machine.set_devices(POOLED_GPU.into(), pooled.collect());
+        }
+        let machine = Arc::new(machine);
+        Ok(Self {
+            topology,
+            ledger: Ledger::new(Arc::clone(&machine)),
+            machine,
+            pods: BTreeMap::new(),
+            live: BTreeMap::new(),
+            sandbox_of: BTreeMap::new(),
+        })
+    }
+
+    /// The machine it decides about.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Who holds what.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The cgroups of containers that live: what is worth reading for [`super::Event::Observe`].
+    pub fn cgroups(&self) -> impl Iterator<Item = (&ContainerId, &str)> {
+        self.live.iter().map(|(id, live)| (id, live.cgroups_path.as_str()))
+    }
+
+    /// Nobody holds anything and nobody lives, over the same machine.
+    pub(super) fn forget(&mut self) {
+        self.ledger = Ledger::new(Arc::clone(&self.machine));
+        self.pods.clear();
+        self.live.clear();
+        self.sandbox_of.clear();
+    }
+
+    /// Remembers a container under its role.
+    pub(super) fn track(&mut self, key: ContainerKey, container: &ContainerFacts, sandbox: &str, role: Role) {
+        let live = Live {
+            key,
+            sandbox: sandbox.to_owned(),
+            cgroups_path: container.cgroups_path.clone(),
+            role,
+            told: None,
+            tried: None,
+        };
+        self.live.insert(container.id.clone(), live);
+    }
+
+    /// The CPUs a live container should have now; `None` where there is nothing to say.
+    pub(super) fn wanted(&self, live: &Live, pool: &CpuSet, settings: &Settings) -> Option<CpuSet> {
+        let wanted = match &live.role {
+            Role::Exclusive => self.ledger.get(&live.key)?.placement.cpus.clone(),
+            Role::Reserved => settings.reserved.intersection(&self.topology.cpus),
+            Role::Shared(None) => pool.clone(),
+            Role::Shared(Some(nodes)) => match pool.intersection(&self.cpus_of(nodes)) {
+                near if near.is_empty() => pool.clone(),
+                near => near,
+            },
+        };
+        (!wanted.is_empty()).then_some(wanted)
+    }
+
+    /// The shared pool.
+    pub(super) fn pool(&self, settings: &Settings) -> CpuSet {
+        self.ledger.shared_pool(&settings.policy.cpu)
+    }
+
+    /// Brings every live container's told CPUs to what it should have: only real changes, ascending by id.
+    pub(super) fn spread(&mut self, settings: &Settings) -> Vec<CpusetUpdate> {
+        let pool = self.pool(settings);
+        let mut updates = Vec::new();
+        for (id, live) in &self.live {
+            let Some(cpus) = self.wanted(live, &pool, settings) else { continue };
+            if live.told.as_ref() != Some(&cpus) {
+                updates.push(live.update(id, cpus));
+            }
+        }
+        for update in &updates {
+            self.tell(&update.id, &update.cpus);
+        }
+        updates
+    }
+
+    /// What the runtime has been told of a container.
+    pub(super) fn tell(&mut self, id: &ContainerId, cpus: &CpuSet) {
+        if let Some(live) = self.live.get_mut(id) {
+            live.told = Some(cpus.clone());
+        }
+    }
+
+    /// An answer was lost: nothing is known of what the runtime was told.
+    pub(super) fn untell(&mut self) {
+        for live in self.live.values_mut() {
+            live.told = None;
+        }
+    }
+
+    /// The containers whose cgroup differs from what they should have, as direct writes.
+    pub(super) fn stale(
+        &mut self,
+        observed: &BTreeMap<ContainerId, Observed>,
+        settings: &Settings,
+    ) -> Vec<CpusetUpdate> {
+        let pool = self.pool(settings);
+        let mut writes = Vec::new();
+        for (id, seen) in observed {
+            let (Some(live), Some(found)) = (self.live.get(id), &seen.cpus) else { continue };
+            let Some(cpus) = self.wanted(live, &pool, settings) else { continue };
+            let tried = (cpus.clone(), found.clone());
+            if *found != cpus && live.tried.as_ref() != Some(&tried) {
+                writes.push(live.update(id, cpus));
+                self.live.get_mut(id).expect("it was just found").tried = Some(tried);
+            }
+        }
+        writes
+    }
+
+    /// Whether another sandbox of the same pod has not been stopped.
+    pub(super) fn has_other_sandbox(&self, uid: &PodUid, sandbox: &str) -> bool {
+        self.pods.values().any(|pod| pod.uid == *uid && pod.id != sandbox)
+    }
+
+    /// All CPUs of some nodes.
+    pub(super) fn cpus_of(&self, nodes: &NodeSet) -> CpuSet {
+        let hit = self.topology.numa_nodes.iter().filter(|node| nodes.contains(node.id));
+        hit.fold(CpuSet::new(), |all, node| all.union(&node.cpus))
+    }
+}
+
+impl Live {
+    fn update(&self, id: &ContainerId, cpus: CpuSet) -> CpusetUpdate {
+        CpusetUpdate { id: id.clone(), cgroups_path: self.cgroups_path.clone(), cpus, mems: None }
+    }
+}
+
+fn gpu_devices(topology: &Topology) -> impl Iterator<Item = Device> {
+    topology.gpus.iter().filter_map(|gpu| {
+        let id = DeviceId::new(gpu.uuid.as_deref()?);
+        Some(Device { id, nodes: gpu.numa_node.map(NodeSet::single) })
+    })
+}
+
+fn pci_devices(topology: &Topology) -> Vec<Device> {
+    let device = |pci: &crate::model::PciDevice| Device {
+        id: DeviceId::new(pci.pci.to_string()),
+        nodes: pci.numa_node.map(NodeSet::single),
+    };
+    topology.pci.iter().map(device).collect()
+}

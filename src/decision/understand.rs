@@ -1,0 +1,347 @@
+//! From what a runtime shows of a container to what it asks for.
+//!
+//! NRI shows no pod spec. What encodes it: the QoS class in the cgroup parent's name, the CPU request in the
+//! shares (`milli × 1024 / 1000`, at least 2), the limit in quota/period (kubelet `pkg/kubelet/cm/helpers`).
+
+use super::annotations::{self, Floor, GpuCount, Wishes};
+use super::devices::{self, Claims, GPU};
+use super::{AnnotationPool, Settings};
+use crate::model::{
+    Bytes, ContainerFacts, ContainerKind, ContainerRequest, DeviceRequest, HugepageSize, MemoryMode,
+    PodFacts, Policy, Qos, Reason, Rejection, Resource, ResourceName, Resources, Topology,
+};
+use std::collections::BTreeMap;
+
+/// GPUs withheld from the device plugin for annotations to ask for.
+pub(super) const POOLED_GPU: &str = "gpus.maitred.io";
+/// The kubelet writes it and tenants cannot forge it: where the pod came from.
+const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// What the kubelet gives node-critical containers; Guaranteed pods have it too.
+const NODE_CRITICAL_OOM: i64 = -997;
+
+/// A container, understood.
+#[derive(Debug, Clone)]
+pub(super) struct Understood {
+    pub request: ContainerRequest,
+    pub policy: Policy,
+    pub memory_mode: Option<MemoryMode>,
+    /// The environment shows it every GPU though it asked for none.
+    pub every_gpu: bool,
+}
+
+/// When a container is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// It is about to be made: what its environment says was not written by us.
+    Making,
+    /// It runs: GPUs in its environment may be those we chose for its annotation.
+    Running,
+}
+
+/// Why a container is never refused, if it is so.
+pub(super) fn exemption(
+    pod: &PodFacts,
+    container: Option<&ContainerFacts>,
+    settings: &Settings,
+) -> Option<String> {
+    let source = pod.annotations.get(CONFIG_SOURCE).map(String::as_str);
+    let critical = container.and_then(|c| c.oom_score_adj).is_some_and(|score| score <= NODE_CRITICAL_OOM);
+    if let Some(source) = source.filter(|source| *source != "api") {
+        return Some(format!("a static pod (from {source})"));
+    }
+    if settings.exempt.namespaces.contains(&pod.namespace) {
+        return Some(format!("namespace {} is exempt", pod.namespace));
+    }
+    if settings.exempt.runtime_handlers.contains(&pod.runtime_handler) {
+        return Some(format!("runtime handler {} is exempt", pod.runtime_handler));
+    }
+    (critical && qos(&pod.cgroup_parent) != Qos::Guaranteed)
+        .then(|| "node-critical by its oom score".to_owned())
+}
+
+/// The QoS class, from the cgroup parent's name alone: `…/kubepods/pod<uid>` or `kubepods-pod<uid>.slice` is
+/// Guaranteed; anything that no kubelet makes is unknown.
+pub(super) fn qos(cgroup_parent: &str) -> Qos {
+    let last = cgroup_parent.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let words: Vec<&str> = match last.strip_suffix(".slice") {
+        Some(slice) => slice.split('-').collect(),
+        None => cgroup_parent.split('/').collect(),
+    };
+    let Some(at) = words.iter().rposition(|word| *word == "kubepods") else { return Qos::Unknown };
+    match words[at + 1..] {
+        ["burstable", pod, ..] if pod.starts_with("pod") => Qos::Burstable,
+        ["besteffort", pod, ..] if pod.starts_with("pod") => Qos::BestEffort,
+        [pod, ..] if pod.starts_with("pod") => Qos::Guaranteed,
+        _ => Qos::Unknown,
+    }
+}
+
+/// The CPU request in thousandths. The kubelet rounds down when it makes shares, so this rounds up; it is
+/// exact. Two shares are the least there is and mean "none".
+pub(super) fn cpu_milli(resources: &Resources) -> u64 {
+    match resources.shares {
+        None | Some(0..=2) => 0,
+        Some(shares) => shares.saturating_mul(1000).div_ceil(1024),
+    }
+}
+
+/// Whether the quota says the same as the shares; no quota says nothing. They differ where the pod, not the
+/// container, carries the limits.
+fn quota_agrees(resources: &Resources, milli: u64) -> bool {
+    match (resources.quota, resources.period) {
+        (Some(quota), Some(period)) if quota > 0 && period > 0 => {
+            quota.unsigned_abs().saturating_mul(1000) / period == milli
+        }
+        _ => true,
+    }
+}
+
+/// Understands one container of a pod; what cannot be followed is a refusal that names it.
+pub(super) fn understand(
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    moment: Moment,
+    topology: &Topology,
+    settings: &Settings,
+) -> Result<Understood, Box<Rejection>> {
+    let invalid = |text: String| Box::new(invalid(container, text));
+    let floor = Floor {
+        policy: settings.policy.topology,
+        scope: settings.policy.scope,
+        trusted: settings.trusted_namespaces.contains(&pod.namespace),
+    };
+    let wishes =
+        annotations::wishes(&pod.annotations, &container.name, floor).map_err(|e| invalid(e.to_string()))?;
+    let claims = devices::claims(container, topology).map_err(|e| invalid(e.to_string()))?;
+    let hugepages = hugepages(&container.resources).map_err(invalid)?;
+    let every_gpu = claims.every_gpu && wishes.gpus.is_none();
+    let devices = wanted_devices(&wishes, claims, moment, settings, topology).map_err(invalid)?;
+    let milli = cpu_milli(&container.resources);
+    let request = ContainerRequest {
+        name: container.name.clone(),
+        kind: ContainerKind::Unknown,
+        qos: qos(&pod.cgroup_parent),
+        cpu_milli: milli,
+        memory: Bytes(container.resources.memory_limit.and_then(|m| u64::try_from(m).ok()).unwrap_or(0)),
+        hugepages,
+        devices,
+        opt_out: wishes.exclusive == Some(false) || !quota_agrees(&container.resources, milli),
+    };
+    let policy = Policy {
+        topology: wishes.policy.unwrap_or(settings.policy.topology),
+        scope: wishes.scope.unwrap_or(settings.policy.scope),
+        ..settings.policy.clone()
+    };
+    Ok(Understood {
+        request,
+        policy,
+        memory_mode: wishes.memory_policy.or(settings.memory_policy),
+        every_gpu,
+    })
+}
+
+/// A refusal of a container whose own words cannot be followed.
+pub(super) fn invalid(container: &ContainerFacts, text: String) -> Rejection {
+    Rejection {
+        reason: Reason::InvalidRequest,
+        container: Some(container.name.clone()),
+        text,
+        candidates: Vec::new(),
+        weaker: None,
+        largest: None,
+    }
+}
+
+fn hugepages(resources: &Resources) -> Result<BTreeMap<HugepageSize, Bytes>, String> {
+    let mut pages = BTreeMap::new();
+    // The kubelet sends every size of the machine, zero for those not asked for.
+    for (size, bytes) in resources.hugepage_limits.iter().filter(|(_, bytes)| *bytes > 0) {
+        let size: HugepageSize = size.parse().map_err(|e| format!("hugepage limit: {e}"))?;
+        if bytes % size.bytes() != 0 {
+            return Err(format!("hugepage limit: {bytes} bytes are no whole number of {size} pages"));
+        }
+        pages.insert(size, Bytes(*bytes));
+    }
+    Ok(pages)
+}
+
+fn wanted_devices(
+    wishes: &Wishes,
+    claims: Claims,
+    moment: Moment,
+    settings: &Settings,
+    topology: &Topology,
+) -> Result<BTreeMap<ResourceName, DeviceRequest>, String> {
+    let asked = wishes.gpus.filter(|count| *count != GpuCount::Some(0));
+    let asked = match (claims.gpus(), asked, moment) {
+        (_, None, _) | (Some(_), Some(_), Moment::Running) => None,
+        (None, Some(count), _) => Some(pooled_gpus(count, settings, topology)?),
+        (Some(named), Some(_), Moment::Making) => {
+            let named: Vec<&str> = named.iter().map(crate::model::DeviceId::as_str).collect();
+            return Err(format!(
+                "annotation gpus.maitred.io asks for GPUs while the container already names {}: expected one of the two",
+                named.join(", ")
+            ));
+        }
+    };
+    let claimed = claims.devices.into_iter().map(|(resource, ids)| (resource, DeviceRequest::Claimed(ids)));
+    Ok(claimed.chain(asked).collect())
+}
+
+fn pooled_gpus(
+    count: GpuCount,
+    settings: &Settings,
+    topology: &Topology,
+) -> Result<(ResourceName, DeviceRequest), String> {
+    let (resource, size) = match &settings.annotation_pool {
+        AnnotationPool::None => {
+            return Err(
+                "annotation gpus.maitred.io: this node gives no GPUs to annotations (gpu.annotation_pool)"
+                    .into(),
+            );
+        }
+        AnnotationPool::All => (GPU, topology.gpus.len()),
+        AnnotationPool::Only(ids) => (POOLED_GPU, ids.len()),
+    };
+    let count = match count {
+        GpuCount::Some(count) => count,
+        GpuCount::All => u32::try_from(size.max(1)).unwrap_or(u32::MAX),
+    };
+    Ok((resource.into(), DeviceRequest::Count(count)))
+}
+
+/// Whether a container counts on us by its class and shares, or by asking us for GPUs: what must not start
+/// without a decision.
+pub(super) fn counts_on_us(pod: &PodFacts, container: &ContainerFacts) -> bool {
+    let milli = cpu_milli(&container.resources);
+    let whole = milli > 0 && milli.is_multiple_of(1000) && quota_agrees(&container.resources, milli);
+    let asks = pod.annotations.keys().any(|key| key.starts_with("gpus.maitred.io"));
+    asks || (whole && qos(&pod.cgroup_parent) == Qos::Guaranteed)
+}
+
+/// The request in one line, for the log.
+pub(super) fn describe(request: &ContainerRequest) -> String {
+    let mut parts = Vec::new();
+    match request.exclusive_cpus() {
+        Some(count) => parts.push(Resource::Cpu.amount(u64::from(count))),
+        None if request.cpu_milli > 0 => parts.push(format!("{}m CPU shared", request.cpu_milli)),
+        None => {}
+    }
+    if request.memory.0 > 0 {
+        parts.push(request.memory.to_string());
+    }
+    for (size, bytes) in &request.hugepages {
+        parts.push(format!("{} hugepages of {size}", bytes.0 / size.bytes()));
+    }
+    for (resource, wanted) in &request.devices {
+        parts.push(match wanted {
+            DeviceRequest::Count(count) => Resource::Device(resource.clone()).amount(u64::from(*count)),
+            DeviceRequest::Exact(ids) => format!("{resource} {}", join(ids)),
+            DeviceRequest::Claimed(ids) => format!("{resource} {} (claimed)", join(ids)),
+        });
+    }
+    match parts.is_empty() {
+        true => "nothing".into(),
+        false => parts.join(", "),
+    }
+}
+
+fn join(ids: &std::collections::BTreeSet<crate::model::DeviceId>) -> String {
+    ids.iter().map(crate::model::DeviceId::as_str).collect::<Vec<_>>().join("+")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{container, limits, machine, pod, settings, whole};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_cgroup_parent_tells_the_class() {
+        for (parent, class) in [
+            ("/kubepods/pod1234", Qos::Guaranteed),
+            ("/kubepods/burstable/pod1234", Qos::Burstable),
+            ("/kubelet/kubepods/besteffort/pod1234/", Qos::BestEffort),
+            ("kubepods-pod1234_5.slice", Qos::Guaranteed),
+            ("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice", Qos::Burstable),
+            ("kubepods-besteffort-pod12.slice", Qos::BestEffort),
+            ("", Qos::Unknown),
+            ("/user.slice", Qos::Unknown),
+            ("/kubepods", Qos::Unknown),
+            ("/podlike/kubepodsx/pod1", Qos::Unknown),
+            ("/kubepods/other/pod1", Qos::Unknown),
+        ] {
+            assert_eq!(qos(parent), class, "{parent}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn shares_give_back_the_request(milli in 3u64..400_000) {
+            prop_assert_eq!(cpu_milli(&limits(milli, 0)), milli);
+            prop_assert!(quota_agrees(&limits(milli, 0), milli));
+        }
+    }
+
+    #[test]
+    fn a_pods_own_limits_make_no_exclusive_container() {
+        let mut facts = whole("main", 4);
+        facts.resources.quota = Some(800_000);
+        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+        assert_eq!(understood.request.exclusive_cpus(), None);
+    }
+
+    #[test]
+    fn no_quota_leaves_the_shares_to_speak() {
+        let mut facts = whole("main", 4);
+        facts.resources.quota = Some(-1);
+        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+        assert_eq!(understood.request.exclusive_cpus(), Some(4));
+    }
+
+    #[test]
+    fn hugepages_of_zero_bytes_are_not_asked_for() {
+        let mut facts = whole("main", 4);
+        facts.resources.hugepage_limits = vec![("1GB".into(), 0), ("2MB".into(), 32 << 20)];
+        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+        assert_eq!(understood.request.hugepages, BTreeMap::from([(HugepageSize::MIB2, Bytes(32 << 20))]));
+        facts.resources.hugepage_limits = vec![("2XB".into(), 1)];
+        let error = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap_err();
+        assert!(error.text.starts_with("hugepage limit: \"2XB\" is no hugepage size"), "{error}");
+    }
+
+    #[test]
+    fn gpus_by_annotation_need_the_owners_pool() {
+        let mut asking = pod("a");
+        asking.annotations.insert("gpus.maitred.io".into(), "2".into());
+        let closed =
+            understand(&asking, &container("main"), Moment::Making, &machine(), &settings()).unwrap_err();
+        assert!(closed.text.contains("gpu.annotation_pool"), "{closed}");
+
+        let open = Settings { annotation_pool: AnnotationPool::All, ..settings() };
+        let understood = understand(&asking, &container("main"), Moment::Making, &machine(), &open).unwrap();
+        assert_eq!(understood.request.devices[&GPU.into()], DeviceRequest::Count(2));
+
+        let mut named = container("main");
+        named.env = vec!["NVIDIA_VISIBLE_DEVICES=GPU-a".into()];
+        let both = understand(&asking, &named, Moment::Making, &machine(), &open).unwrap_err();
+        assert!(both.text.contains("already names GPU-a"), "{both}");
+    }
+
+    #[test]
+    fn exemptions() {
+        let mut facts = container("main");
+        facts.oom_score_adj = Some(-997);
+        assert_eq!(exemption(&pod("a"), Some(&facts), &settings()), None);
+        let mut burstable = pod("a");
+        burstable.cgroup_parent = "/kubepods/burstable/poda".into();
+        assert!(exemption(&burstable, Some(&facts), &settings()).unwrap().contains("node-critical"));
+        let mut fixed = pod("a");
+        fixed.annotations.insert(CONFIG_SOURCE.into(), "file".into());
+        assert!(exemption(&fixed, None, &settings()).unwrap().contains("static pod"));
+        fixed.annotations.insert(CONFIG_SOURCE.into(), "api".into());
+        assert_eq!(exemption(&fixed, None, &settings()), None);
+        let system = PodFacts { namespace: "kube-system".into(), ..pod("a") };
+        assert!(exemption(&system, None, &settings()).unwrap().contains("kube-system"));
+    }
+}

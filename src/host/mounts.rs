@@ -1,0 +1,125 @@
+//! Where each controller's hierarchy is mounted: one mount for all (v2), one each (v1), or v1 with an
+//! empty v2 beside it (hybrid).
+
+use super::HostError;
+use super::error::io;
+use procfs_core::process::MountInfo;
+use std::path::{Path, PathBuf};
+
+/// One controller's hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    /// Its root cgroup's directory.
+    pub mount: PathBuf,
+    /// Whether it is the unified one.
+    pub v2: bool,
+}
+
+/// The cgroup mounts of this process's mount namespace.
+pub(super) struct Mounts {
+    root: PathBuf,
+    pub mountinfo: PathBuf,
+    mounts: Vec<MountInfo>,
+}
+
+impl Mounts {
+    /// Reads `proc/self/mountinfo` below `root`.
+    pub fn read(root: &Path) -> Result<Self, HostError> {
+        let mountinfo = root.join("proc/self/mountinfo");
+        let bytes = std::fs::read(&mountinfo).map_err(io("read", &mountinfo))?;
+        // Only the lines of cgroup mounts are parsed: another mount's name may be no UTF-8.
+        let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+        let cgroup_lines = lines.filter(|line| line.contains(" - cgroup"));
+        let mut mounts = Vec::new();
+        for line in cgroup_lines {
+            mounts.push(parse(&mountinfo, line)?);
+        }
+        // The first that shows a hierarchy whole, as runtimes take it; a bind mount shows a part.
+        mounts.sort_by_key(|mount| mount.root != "/");
+        Ok(Self { root: root.to_owned(), mountinfo, mounts })
+    }
+
+    /// The hierarchy that has `controller`; `None` is none. A controller is in one hierarchy only:
+    /// where a v1 mount has it, the unified one does not.
+    pub fn hierarchy(&self, controller: &str) -> Option<Hierarchy> {
+        let v1 =
+            |mount: &&MountInfo| mount.fs_type == "cgroup" && mount.super_options.contains_key(controller);
+        if let Some(mount) = self.mounts.iter().find(v1) {
+            return Some(Hierarchy { mount: self.below_root(mount), v2: false });
+        }
+        let unified = self.mounts.iter().find(|mount| mount.fs_type == "cgroup2")?;
+        let mount = self.below_root(unified);
+        let offered = std::fs::read_to_string(mount.join("cgroup.controllers")).ok()?;
+        offered.split_whitespace().any(|word| word == controller).then_some(Hierarchy { mount, v2: true })
+    }
+
+    fn below_root(&self, mount: &MountInfo) -> PathBuf {
+        let point = &mount.mount_point;
+        self.root.join(point.strip_prefix("/").unwrap_or(point))
+    }
+}
+
+fn parse(mountinfo: &Path, line: &str) -> Result<MountInfo, HostError> {
+    MountInfo::from_line(line).map_err(|_| HostError::Malformed {
+        path: mountinfo.to_owned(),
+        text: line.to_owned(),
+        expected: "a line of mountinfo (proc(5))",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mounts(lines: &str) -> (tempfile::TempDir, Result<Mounts, HostError>) {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        std::fs::create_dir_all(root.path().join("sys/fs/cgroup/unified")).unwrap();
+        std::fs::write(root.path().join("proc/self/mountinfo"), lines).unwrap();
+        let mounts = Mounts::read(root.path());
+        (root, mounts)
+    }
+
+    #[test]
+    fn unified_has_what_its_root_offers() {
+        let (root, mounts) = mounts("30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+        std::fs::write(root.path().join("sys/fs/cgroup/cgroup.controllers"), "cpuset cpu hugetlb\n").unwrap();
+        let mounts = mounts.unwrap();
+        let found = Hierarchy { mount: root.path().join("sys/fs/cgroup"), v2: true };
+        assert_eq!(mounts.hierarchy("cpuset"), Some(found));
+        assert_eq!(mounts.hierarchy("memory"), None);
+    }
+
+    #[test]
+    fn v1_finds_joint_mounts_and_hybrid_prefers_them() {
+        let lines = "33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                     34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+                     41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let (root, mounts) = mounts(lines);
+        std::fs::write(root.path().join("sys/fs/cgroup/unified/cgroup.controllers"), "hugetlb\n").unwrap();
+        let mounts = mounts.unwrap();
+        let at = |place, v2| Some(Hierarchy { mount: root.path().join("sys/fs/cgroup").join(place), v2 });
+        assert_eq!(mounts.hierarchy("cpuset"), at("cpuset", false));
+        assert_eq!(mounts.hierarchy("cpu"), at("cpu,cpuacct", false));
+        assert_eq!(mounts.hierarchy("hugetlb"), at("unified", true));
+    }
+
+    #[test]
+    fn a_whole_hierarchy_goes_before_a_part_of_one() {
+        let lines = "34 31 0:31 /docker/a /mnt/part rw - cgroup cgroup rw,cpuset\n\
+                     35 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
+        let (root, mounts) = mounts(lines);
+        let found = mounts.unwrap().hierarchy("cpuset").unwrap();
+        assert_eq!(found.mount, root.path().join("sys/fs/cgroup/cpuset"));
+    }
+
+    #[test]
+    fn a_broken_cgroup_line_is_an_error_and_other_lines_are_not_read() {
+        let (_root, fine) = mounts("nonsense\n\u{fffd} - tmpfs\n");
+        assert!(fine.unwrap().hierarchy("cpuset").is_none());
+        let (root, broken) = mounts("34 31 - cgroup cgroup rw,cpuset\n");
+        let error = broken.err().unwrap().to_string();
+        assert!(error.contains(&root.path().join("proc/self/mountinfo").display().to_string()), "{error}");
+        assert!(error.contains("34 31 - cgroup"), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The log: one JSON object a line for journald, text for people on a terminal; always on standard
+//! error, with the fields of the span it happens in.
+
+use crate::config::{LogConfig, LogFormat, LogLevel};
+use std::io::IsTerminal;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The environment variable whose filter goes before the configured level.
+pub const VARIABLE: &str = "MAITRED_LOG";
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// [`VARIABLE`] holds no filter.
+    #[error(
+        "{VARIABLE} is {value:?}: expected a level, or a list such as info,maitred::nri=debug ({reason})"
+    )]
+    Filter {
+        /// What it holds.
+        value: String,
+        /// The parser's words.
+        reason: String,
+    },
+    /// A log was started before.
+    #[error("the log was started twice")]
+    Started,
+}
+
+/// Starts the log of this process.
+///
+/// # Errors
+/// [`VARIABLE`] holds no filter, or a log was started before.
+pub fn start(config: LogConfig) -> Result<(), LogError> {
+    let variable = std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned());
+    let filter = filter(config.level, variable.as_deref())?;
+    let terminal = std::io::stderr().is_terminal();
+    let json = match config.format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+    };
+    let subscriber = subscriber(filter, json, terminal, std::io::stderr);
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Started)
+}
+
+fn filter(level: LogLevel, variable: Option<&str>) -> Result<EnvFilter, LogError> {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let value = variable.unwrap_or_default();
+    EnvFilter::builder()
+        .with_default_directive(level.into())
+        .parse(value)
+        .map_err(|error| LogError::Filter { value: value.to_owned(), reason: error.to_string() })
+}
+
+type Boxed = Box<dyn tracing::Subscriber + Send + Sync>;
+
+fn subscriber<W>(filter: EnvFilter, json: bool, colours: bool, writer: W) -> Boxed
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    // A closed standard error must not become a panic: what cannot be written is lost, no more.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .with_ansi(colours)
+        .log_internal_errors(false);
+    match json {
+        true => Box::new(builder.json().flatten_event(true).with_span_list(false).finish()),
+        false => Box::new(builder.with_target(false).finish()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(json: bool, level: LogLevel, variable: Option<&str>, events: impl FnOnce()) -> String {
+        let sink = Sink::default();
+        let copy = sink.clone();
+        let subscriber = subscriber(filter(level, variable).unwrap(), json, false, move || copy.clone());
+        tracing::subscriber::with_default(subscriber, events);
+        String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn verdict() {
+        let span = tracing::info_span!("container", pod = "vllm-0", namespace = "default");
+        let _inside = span.enter();
+        tracing::info!(decision = "placed", duration_us = 41, "verdict");
+        tracing::debug!("detail");
+    }
+
+    #[test]
+    fn a_json_line_has_the_event_and_its_span() {
+        let text = written(true, LogLevel::Info, None, verdict);
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["level"], "INFO");
+        assert_eq!(line["message"], "verdict");
+        assert_eq!(line["decision"], "placed");
+        assert_eq!(line["duration_us"], 41);
+        assert_eq!(line["span"]["pod"], "vllm-0");
+        assert_eq!(line["span"]["namespace"], "default");
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
+
+    #[test]
+    fn text_is_one_line_with_the_span() {
+        let text = written(false, LogLevel::Info, None, verdict);
+        assert_eq!(text.lines().count(), 1);
+        assert!(text.contains("pod=\"vllm-0\"") && text.contains("decision=\"placed\""), "{text}");
+    }
+
+    #[test]
+    fn the_variable_goes_before_the_level() {
+        assert_eq!(written(true, LogLevel::Info, Some("debug"), verdict).lines().count(), 2);
+        assert_eq!(written(true, LogLevel::Debug, Some("warn"), verdict).lines().count(), 0);
+        let ours = "warn,maitred::log=debug";
+        assert_eq!(written(true, LogLevel::Error, Some(ours), verdict).lines().count(), 2);
+    }
+
+    #[test]
+    fn no_filter_is_an_error_that_names_the_variable() {
+        let error = filter(LogLevel::Info, Some("maitred=loud")).unwrap_err().to_string();
+        assert!(error.starts_with("MAITRED_LOG is \"maitred=loud\": expected a level"), "{error}");
+    }
+}

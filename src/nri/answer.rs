@@ -1,0 +1,191 @@
+//! Outcomes to NRI messages: set is sent, unset stays as it is.
+
+use super::proto;
+use crate::decision::{CpusetUpdate, Edit};
+use crate::ledger::RECORD_ANNOTATION;
+use crate::model::{ContainerId, CpuSet, MemoryMode, MemoryPolicy, NodeSet, Rejection};
+use protobuf::{EnumOrUnknown, MessageField};
+
+/// What a refused container's user reads after the reason: the kubelet tries again here, with the same
+/// devices, and nothing else moves the pod.
+const RETRY_HINT: &str = "retried on this node; delete the pod to have it scheduled again";
+
+/// A refusal of something the kubelet will try again.
+pub(super) fn refusal(rejection: &Rejection) -> ttrpc::Error {
+    status(format!("{rejection} ({RETRY_HINT})"))
+}
+
+/// An error status that the runtime passes on as text. Not DEADLINE_EXCEEDED, which closes the plugin,
+/// and not UNIMPLEMENTED, which makes the runtime ask again another way.
+pub(super) fn status(text: impl ToString) -> ttrpc::Error {
+    ttrpc::Error::RpcStatus(ttrpc::get_status(ttrpc::Code::FAILED_PRECONDITION, text))
+}
+
+/// A request that lacks what it must have.
+pub(super) fn malformed(text: &str) -> ttrpc::Error {
+    ttrpc::Error::RpcStatus(ttrpc::get_status(ttrpc::Code::INVALID_ARGUMENT, text))
+}
+
+/// The changes to the container about to be made.
+pub(super) fn adjustment(edit: Edit) -> proto::ContainerAdjustment {
+    let linux = proto::LinuxContainerAdjustment {
+        resources: MessageField::from_option(resources(
+            edit.cpus.as_ref(),
+            edit.mems.as_ref(),
+            edit.drop_quota,
+        )),
+        memory_policy: edit.memory_policy.as_ref().map(memory_policy).into(),
+        ..Default::default()
+    };
+    let record = edit.record.map(|record| (RECORD_ANNOTATION.to_owned(), record));
+    let variable = |(key, value)| proto::KeyValue { key, value, ..Default::default() };
+    proto::ContainerAdjustment {
+        annotations: record.into_iter().collect(),
+        env: edit.env.into_iter().map(variable).collect(),
+        linux: Some(linux).filter(|linux| linux != &Default::default()).into(),
+        ..Default::default()
+    }
+}
+
+/// The changes to a running container that somebody wants to change: an update of itself replaces what
+/// was wanted. Only resources can change now.
+pub(super) fn override_update(id: &ContainerId, edit: &Edit) -> Option<proto::ContainerUpdate> {
+    let resources = resources(edit.cpus.as_ref(), edit.mems.as_ref(), edit.drop_quota)?;
+    Some(update_of(id, resources, false))
+}
+
+/// New cpusets of another container. It may have exited meanwhile, which must not fail the request.
+pub(super) fn update(update: &CpusetUpdate) -> Option<proto::ContainerUpdate> {
+    let resources = resources(Some(&update.cpus), update.mems.as_ref(), false)?;
+    Some(update_of(&update.id, resources, true))
+}
+
+fn update_of(id: &ContainerId, resources: proto::LinuxResources, may_fail: bool) -> proto::ContainerUpdate {
+    let linux =
+        proto::LinuxContainerUpdate { resources: MessageField::some(resources), ..Default::default() };
+    proto::ContainerUpdate {
+        container_id: id.to_string(),
+        linux: MessageField::some(linux),
+        ignore_failure: may_fail,
+        ..Default::default()
+    }
+}
+
+/// `None` where nothing is set. Empty sets are not sent: the runtime reads them as "leave it".
+fn resources(
+    cpus: Option<&CpuSet>,
+    mems: Option<&NodeSet>,
+    drop_quota: bool,
+) -> Option<proto::LinuxResources> {
+    // No limit is a quota of −1; the period stays what it is.
+    let no_quota = drop_quota.then(|| proto::OptionalInt64 { value: -1, ..Default::default() });
+    let cpu = proto::LinuxCPU {
+        cpus: cpus.map(ToString::to_string).unwrap_or_default(),
+        mems: mems.map(ToString::to_string).unwrap_or_default(),
+        quota: no_quota.into(),
+        ..Default::default()
+    };
+    let any = cpu != proto::LinuxCPU::default();
+    any.then(|| proto::LinuxResources { cpu: MessageField::some(cpu), ..Default::default() })
+}
+
+fn memory_policy(policy: &MemoryPolicy) -> proto::LinuxMemoryPolicy {
+    let mode = match policy.mode {
+        MemoryMode::Bind => proto::MpolMode::MPOL_BIND,
+        MemoryMode::Preferred => proto::MpolMode::MPOL_PREFERRED,
+        MemoryMode::Interleave => proto::MpolMode::MPOL_INTERLEAVE,
+    };
+    proto::LinuxMemoryPolicy {
+        mode: EnumOrUnknown::new(mode),
+        nodes: policy.nodes.to_string(),
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Reason;
+
+    #[test]
+    fn nothing_set_is_nothing_sent() {
+        assert_eq!(adjustment(Edit::default()), proto::ContainerAdjustment::default());
+        assert_eq!(override_update(&"c".into(), &Edit::default()), None);
+        let empty =
+            CpusetUpdate { id: "c".into(), cgroups_path: "/c".into(), cpus: CpuSet::new(), mems: None };
+        assert_eq!(update(&empty), None);
+    }
+
+    #[test]
+    fn an_edit_becomes_an_adjustment() {
+        let edit = Edit {
+            cpus: Some("4-7".parse().unwrap()),
+            mems: Some("1".parse().unwrap()),
+            drop_quota: true,
+            env: vec![("NVIDIA_VISIBLE_DEVICES".into(), "GPU-1".into())],
+            record: Some("{}".into()),
+            memory_policy: Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: "1".parse().unwrap() }),
+        };
+
+        let sent = adjustment(edit);
+
+        let linux = &sent.linux;
+        let cpu = &linux.resources.cpu;
+        assert_eq!((cpu.cpus.as_str(), cpu.mems.as_str(), cpu.quota.value), ("4-7", "1", -1));
+        assert!(cpu.period.is_none() && cpu.shares.is_none());
+        assert_eq!(linux.memory_policy.mode, EnumOrUnknown::new(proto::MpolMode::MPOL_BIND));
+        assert_eq!(linux.memory_policy.nodes, "1");
+        assert_eq!(sent.annotations["allocation.maitred.io"], "{}");
+        assert_eq!(
+            (sent.env[0].key.as_str(), sent.env[0].value.as_str()),
+            ("NVIDIA_VISIBLE_DEVICES", "GPU-1")
+        );
+    }
+
+    #[test]
+    fn only_mems_leaves_the_quota_alone() {
+        let sent = adjustment(Edit { mems: Some("0".parse().unwrap()), ..Edit::default() });
+
+        let cpu = &sent.linux.resources.cpu;
+        assert_eq!((cpu.cpus.as_str(), cpu.mems.as_str()), ("", "0"));
+        assert!(cpu.quota.is_none() && sent.linux.memory_policy.is_none());
+    }
+
+    #[test]
+    fn others_updates_may_fail_and_the_containers_own_may_not() {
+        let other = CpusetUpdate {
+            id: "other".into(),
+            cgroups_path: "/o".into(),
+            cpus: "0".parse().unwrap(),
+            mems: None,
+        };
+        let other = update(&other).unwrap();
+        assert_eq!((other.container_id.as_str(), other.ignore_failure), ("other", true));
+        assert_eq!(other.linux.resources.cpu.mems, "");
+
+        let own = Edit { cpus: Some("1".parse().unwrap()), ..Edit::default() };
+        let own = override_update(&"own".into(), &own).unwrap();
+        assert_eq!((own.container_id.as_str(), own.ignore_failure), ("own", false));
+    }
+
+    #[test]
+    fn a_refusal_says_what_happens_next() {
+        let rejection = Rejection {
+            reason: Reason::TopologyAffinity,
+            container: Some("vllm".into()),
+            text: "no single NUMA node has 16 CPUs".into(),
+            candidates: Vec::new(),
+            weaker: None,
+            largest: None,
+        };
+
+        let ttrpc::Error::RpcStatus(status) = refusal(&rejection) else { panic!("no status") };
+
+        assert_eq!(
+            status.message(),
+            "TopologyAffinityError: container vllm: no single NUMA node has 16 CPUs \
+             (retried on this node; delete the pod to have it scheduled again)"
+        );
+        assert_eq!(status.code(), ttrpc::Code::FAILED_PRECONDITION);
+    }
+}

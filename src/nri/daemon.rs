@@ -1,0 +1,281 @@
+//! `maitred nri`: registers, serves, and registers again for as long as it lives.
+
+use super::connect;
+use super::decider::{Decider, Handler};
+use super::fault::Fault;
+use super::inherited;
+use super::notify;
+use super::session::{self, End, Identity, SessionError};
+use std::future::Future;
+use std::io;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Where containerd listens for plugins.
+pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
+/// Late among the plugins, so that we see what the others have added.
+const DEFAULT_INDEX: &str = "90";
+const DEFAULT_NAME: &str = "maitred";
+/// Between two registrations of which none led to a ledger; the socket itself is tried more often.
+const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// How to reach the runtime.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// Through its socket; registers again whenever the runtime comes back.
+    Socket(PathBuf),
+    /// It launched us and left us this descriptor; we end with it, and it launches the next.
+    Inherited(RawFd),
+}
+
+/// What the daemon is told at its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Plugin name: letters, digits, `_`, `.`, `+`, `-`.
+    pub name: String,
+    /// Plugin index: two digits.
+    pub index: String,
+    /// How to reach the runtime.
+    pub transport: Transport,
+    /// `failure.deadline_ms`: how long a decision may take.
+    pub deadline: Duration,
+}
+
+/// Why the daemon did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum NriError {
+    /// A plugin index that no runtime takes.
+    #[error("NRI_PLUGIN_IDX is {0:?}: expected two digits")]
+    Index(String),
+    /// A plugin name that no runtime takes.
+    #[error("NRI_PLUGIN_NAME is {0:?}: expected letters, digits, '_', '.', '+' and '-'")]
+    Name(String),
+    /// No number of a file descriptor.
+    #[error("NRI_PLUGIN_SOCKET is {0:?}: expected the number of a file descriptor")]
+    Descriptor(String),
+    /// The descriptor the runtime left us is none.
+    #[error("cannot use file descriptor {fd} as the runtime's socket: {source}")]
+    Inherited { fd: RawFd, source: io::Error },
+    /// The reactor, its signals or the decision thread.
+    #[error("cannot start {what}: {source}")]
+    Start { what: &'static str, source: io::Error },
+    /// The only connection there was failed.
+    #[error("the connection the runtime gave us ended: {0}")]
+    Session(SessionError),
+}
+
+impl Options {
+    /// As the environment says: pre-launched where containerd has set `NRI_PLUGIN_SOCKET`, else through
+    /// `socket`.
+    ///
+    /// # Errors
+    /// One of containerd's variables is malformed.
+    pub fn new(
+        env: impl Fn(&str) -> Option<String>,
+        socket: &Path,
+        deadline: Duration,
+    ) -> Result<Self, NriError> {
+        let transport = match env("NRI_PLUGIN_SOCKET") {
+            None => Transport::Socket(socket.to_owned()),
+            Some(text) => match text.parse() {
+                Ok(fd) => Transport::Inherited(fd),
+                Err(_) => return Err(NriError::Descriptor(text)),
+            },
+        };
+        let options = Self {
+            name: env("NRI_PLUGIN_NAME").unwrap_or_else(|| DEFAULT_NAME.into()),
+            index: env("NRI_PLUGIN_IDX").unwrap_or_else(|| DEFAULT_INDEX.into()),
+            transport,
+            deadline,
+        };
+        options.checked()
+    }
+
+    fn checked(self) -> Result<Self, NriError> {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.+-".contains(&b);
+        if self.index.len() != 2 || !self.index.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(NriError::Index(self.index));
+        }
+        if self.name.is_empty() || !self.name.bytes().all(allowed) {
+            return Err(NriError::Name(self.name));
+        }
+        Ok(self)
+    }
+}
+
+/// Runs the daemon until SIGTERM or SIGINT; a pre-launched one also ends with its connection.
+///
+/// # Errors
+/// It could not start, or the one connection of a pre-launched plugin broke.
+pub fn run(options: &Options, handler: impl Handler) -> Result<(), NriError> {
+    let start = |what| move |source| NriError::Start { what, source };
+    let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let reactor = reactor.map_err(start("the reactor"))?;
+    let result = reactor.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).map_err(start("the signal handlers"))?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(start("the signal handlers"))?;
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => tracing::info!("SIGTERM: ending"),
+                _ = interrupt.recv() => tracing::info!("SIGINT: ending"),
+            }
+        };
+        serve(options, handler, stop).await
+    });
+    notify::stopping();
+    result
+}
+
+/// [`run`] on a reactor and with an end of the caller's.
+///
+/// # Errors
+/// As [`run`].
+pub async fn serve(
+    options: &Options,
+    handler: impl Handler,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NriError> {
+    let fault = Fault::from_env();
+    let decider = Decider::spawn(handler, fault)
+        .map_err(|source| NriError::Start { what: "the decision thread", source })?;
+    let attendance = Attendance {
+        identity: Identity { name: options.name.clone(), index: options.index.clone() },
+        decider: Arc::new(decider),
+        deadline: options.deadline,
+        fault,
+    };
+    tokio::select! {
+        () = stop => Ok(()),
+        ended = attendance.attend(&options.transport) => ended,
+    }
+}
+
+/// What every connection needs.
+struct Attendance {
+    identity: Identity,
+    decider: Arc<Decider>,
+    deadline: Duration,
+    fault: Option<Fault>,
+}
+
+impl Attendance {
+    async fn attend(&self, transport: &Transport) -> Result<(), NriError> {
+        match transport {
+            Transport::Inherited(fd) => self.once(*fd).await,
+            Transport::Socket(path) => self.for_ever(path).await,
+        }
+    }
+
+    async fn session(&self, stream: UnixStream) -> End {
+        session::attend(stream, &self.identity, &self.decider, self.deadline, self.fault).await
+    }
+
+    async fn once(&self, fd: RawFd) -> Result<(), NriError> {
+        let unusable = |source| NriError::Inherited { fd, source };
+        let stream = inherited::socket(fd).and_then(UnixStream::from_std).map_err(unusable)?;
+        notify::ready("launched by the runtime");
+        match self.session(stream).await.why {
+            SessionError::Closed => Ok(()),
+            why => Err(NriError::Session(why)),
+        }
+    }
+
+    async fn for_ever(&self, path: &Path) -> Result<(), NriError> {
+        let waiting = format!("waiting for {}", path.display());
+        notify::ready(&waiting);
+        let mut back_off = BackOff::default();
+        loop {
+            let stream = connect::wait_for(path).await;
+            let end = self.session(stream).await;
+            back_off.report(&end);
+            notify::status(&waiting);
+            tokio::time::sleep(back_off.next(&end)).await;
+        }
+    }
+}
+
+/// Patience with a runtime that lets us connect and then will not have us.
+#[derive(Default)]
+struct BackOff {
+    failed: u32,
+    said: String,
+}
+
+impl BackOff {
+    /// Nothing after a connection that worked, then ever longer.
+    fn next(&mut self, end: &End) -> Duration {
+        if end.synchronized {
+            self.failed = 0;
+            return Duration::ZERO;
+        }
+        let [first, most] = BACK_OFF;
+        let pause = first.saturating_mul(1 << self.failed.min(16)).min(most);
+        self.failed += 1;
+        pause
+    }
+
+    /// Says why, unless it is what the last failure said.
+    fn report(&mut self, end: &End) {
+        let why = end.why.to_string();
+        if !end.synchronized && why == self.said {
+            tracing::debug!(reason = why, "not registered");
+            return;
+        }
+        tracing::warn!(
+            reason = why,
+            synchronized = end.synchronized,
+            "the runtime is gone; registering again"
+        );
+        self.said = why;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pairs: &[(&str, &str)]) -> Result<Options, NriError> {
+        let env =
+            |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned());
+        Options::new(env, Path::new(DEFAULT_SOCKET), Duration::from_secs(1))
+    }
+
+    #[test]
+    fn without_containerds_variables_it_is_an_external_plugin() {
+        let options = options(&[]).unwrap();
+
+        assert_eq!(options.transport, Transport::Socket(DEFAULT_SOCKET.into()));
+        assert_eq!((options.name.as_str(), options.index.as_str()), ("maitred", "90"));
+    }
+
+    #[test]
+    fn with_them_it_is_a_launched_one() {
+        let env = [("NRI_PLUGIN_NAME", "seats"), ("NRI_PLUGIN_IDX", "07"), ("NRI_PLUGIN_SOCKET", "3")];
+        let options = options(&env).unwrap();
+
+        assert_eq!(options.transport, Transport::Inherited(3));
+        assert_eq!((options.name.as_str(), options.index.as_str()), ("seats", "07"));
+    }
+
+    #[test]
+    fn malformed_variables_are_errors_that_name_them() {
+        let text = |pair| options(&[pair]).unwrap_err().to_string();
+        assert_eq!(text(("NRI_PLUGIN_IDX", "7")), r#"NRI_PLUGIN_IDX is "7": expected two digits"#);
+        assert!(text(("NRI_PLUGIN_NAME", "a b")).contains("expected letters"));
+        assert!(text(("NRI_PLUGIN_SOCKET", "/x")).contains("expected the number of a file descriptor"));
+    }
+
+    #[test]
+    fn patience_grows_and_is_restored_by_a_ledger() {
+        let end = |synchronized| End { synchronized, why: SessionError::Closed };
+        let mut back_off = BackOff::default();
+        let pauses: Vec<u128> = (0..8).map(|_| back_off.next(&end(false)).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000, 1000, 1000]);
+        assert_eq!(back_off.next(&end(true)), Duration::ZERO);
+        assert_eq!(back_off.next(&end(false)).as_millis(), 100);
+    }
+}

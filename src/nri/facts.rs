@@ -1,0 +1,113 @@
+//! NRI messages to facts. Strings move, nothing of a message is kept.
+
+use super::proto;
+use crate::model::{
+    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, MountFacts, PodFacts, PodUid,
+    Resources,
+};
+
+pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {
+    let linux = pod.linux.into_option().unwrap_or_default();
+    PodFacts {
+        id: pod.id,
+        uid: PodUid::new(pod.uid),
+        name: pod.name,
+        namespace: pod.namespace,
+        annotations: pod.annotations.into_iter().collect(),
+        runtime_handler: pod.runtime_handler,
+        cgroup_parent: linux.cgroup_parent,
+        resources: linux.pod_resources.into_option().map(resources),
+    }
+}
+
+pub(super) fn container(container: proto::Container) -> ContainerFacts {
+    let linux = container.linux.into_option().unwrap_or_default();
+    ContainerFacts {
+        id: ContainerId::new(container.id),
+        sandbox: container.pod_sandbox_id,
+        name: ContainerName::new(container.name),
+        state: state(container.state.enum_value_or_default()),
+        annotations: container.annotations.into_iter().collect(),
+        env: container.env,
+        mounts: container.mounts.into_iter().map(mount).collect(),
+        devices: linux.devices.into_iter().map(device).collect(),
+        cdi_devices: container.cdi_devices.into_iter().map(|device| device.name).collect(),
+        cgroups_path: linux.cgroups_path,
+        oom_score_adj: linux.oom_score_adj.as_ref().map(|score| score.value),
+        resources: linux.resources.into_option().map(resources).unwrap_or_default(),
+        pid: Some(container.pid).filter(|pid| *pid != 0),
+    }
+}
+
+pub(super) fn resources(resources: proto::LinuxResources) -> Resources {
+    let cpu = resources.cpu.into_option().unwrap_or_default();
+    let memory = resources.memory.into_option().unwrap_or_default();
+    Resources {
+        shares: cpu.shares.as_ref().map(|shares| shares.value),
+        quota: cpu.quota.as_ref().map(|quota| quota.value),
+        period: cpu.period.as_ref().map(|period| period.value),
+        cpus: cpu.cpus,
+        mems: cpu.mems,
+        memory_limit: memory.limit.as_ref().map(|limit| limit.value),
+        hugepage_limits: resources.hugepage_limits.into_iter().map(|l| (l.page_size, l.limit)).collect(),
+    }
+}
+
+fn state(state: proto::ContainerState) -> ContainerState {
+    match state {
+        proto::ContainerState::CONTAINER_UNKNOWN => ContainerState::Unknown,
+        proto::ContainerState::CONTAINER_CREATED => ContainerState::Created,
+        proto::ContainerState::CONTAINER_PAUSED => ContainerState::Paused,
+        proto::ContainerState::CONTAINER_RUNNING => ContainerState::Running,
+        proto::ContainerState::CONTAINER_STOPPED => ContainerState::Stopped,
+    }
+}
+
+fn mount(mount: proto::Mount) -> MountFacts {
+    MountFacts { source: mount.source, destination: mount.destination }
+}
+
+fn device(device: proto::LinuxDevice) -> DeviceNode {
+    DeviceNode { path: device.path, major: device.major, minor: device.minor }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protobuf::{EnumOrUnknown, Message, MessageField};
+
+    #[test]
+    fn absent_is_not_zero() {
+        let facts = container(proto::Container::default());
+
+        assert_eq!(facts.resources, Resources::default());
+        assert_eq!((facts.pid, facts.oom_score_adj), (None, None));
+        assert_eq!(pod(proto::PodSandbox::default()).resources, None);
+    }
+
+    #[test]
+    fn a_set_zero_is_not_absent() {
+        let cpu = proto::LinuxCPU {
+            shares: MessageField::some(proto::OptionalUInt64::default()),
+            quota: MessageField::some(proto::OptionalInt64 { value: -1, ..Default::default() }),
+            cpus: "0-3".into(),
+            ..Default::default()
+        };
+        let facts = resources(proto::LinuxResources { cpu: MessageField::some(cpu), ..Default::default() });
+
+        assert_eq!((facts.shares, facts.quota, facts.period), (Some(0), Some(-1), None));
+        assert_eq!((facts.cpus.as_str(), facts.memory_limit), ("0-3", None));
+    }
+
+    /// What newer hosts say and we do not read must not disturb: a state and a field of the future.
+    #[test]
+    fn the_unknown_is_skipped() {
+        let mut message = proto::Container { id: "c1".into(), ..Default::default() };
+        message.state = EnumOrUnknown::from_i32(77);
+        let mut bytes = message.write_to_bytes().unwrap();
+        bytes.extend([0xfa, 0x01, 2, b'h', b'i']); // field 31, a string
+        let facts = container(proto::Container::parse_from_bytes(&bytes).unwrap());
+
+        assert_eq!((facts.id.as_str(), facts.state), ("c1", ContainerState::Unknown));
+    }
+}

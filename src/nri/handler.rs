@@ -1,0 +1,186 @@
+//! The production handler: the reducer's state, the off switch, the cgroups and the log around it.
+
+use super::Host;
+use super::chores::Chores;
+use super::decider::{Fallback, Handler, Poster, Rest};
+use super::verdicts::VerdictLog;
+use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Reply, Settings, State};
+use crate::model::{ContainerFacts, ContainerId, ContainerState};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// An error of whatever the daemon was put together with.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Containers' cgroups, as much of them as the daemon needs.
+pub trait Cgroups: Send + Sync {
+    /// What a container has; `None` where its cgroup is not there (any more).
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    fn observe(&self, cgroups_path: &str) -> Result<Option<Observed>, BoxError>;
+
+    /// Sets a container's cpuset; `false` where its cgroup is not there any more.
+    ///
+    /// # Errors
+    /// It is there and does not have what was written.
+    fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError>;
+}
+
+/// What decisions are made from.
+pub struct Setup {
+    /// An empty ledger over the machine; Synchronize fills it.
+    pub state: State,
+    /// What the owner decided. The runtime's features are filled in here.
+    pub settings: Settings,
+}
+
+type Prepare = Box<dyn FnMut(&Host) -> Result<Setup, BoxError> + Send>;
+type Switch = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Seats containers: [`decision::step`] with its surroundings.
+pub struct Seating {
+    prepare: Prepare,
+    cgroups: Arc<dyn Cgroups>,
+    off: Switch,
+    current: Option<Current>,
+    spare: Arc<Spare>,
+    log: VerdictLog,
+    chores: Option<Chores>,
+    /// A container started: the others' cgroups are worth a look.
+    sweep: bool,
+}
+
+struct Current {
+    state: State,
+    enforced: Settings,
+    /// The same with [`Mode::Off`].
+    off: Settings,
+}
+
+impl Seating {
+    /// `prepare` is called at every registration, within the runtime's request timeout: what takes long is
+    /// better done before. `off` is asked at every event.
+    pub fn new(
+        prepare: impl FnMut(&Host) -> Result<Setup, BoxError> + Send + 'static,
+        cgroups: Arc<dyn Cgroups>,
+        off: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let off: Switch = Arc::new(off);
+        let spare = Spare { settings: Mutex::default(), log: Mutex::default(), off: Arc::clone(&off) };
+        Self {
+            prepare: Box::new(prepare),
+            cgroups,
+            off,
+            current: None,
+            spare: Arc::new(spare),
+            log: VerdictLog::default(),
+            chores: None,
+            sweep: false,
+        }
+    }
+
+    /// The cgroups of all containers that have one.
+    fn observed(&self, containers: &[ContainerFacts]) -> BTreeMap<ContainerId, Observed> {
+        let live = containers.iter().filter(|container| container.state != ContainerState::Stopped);
+        let read = live.filter_map(|container| {
+            let seen = observe(&*self.cgroups, &container.id, &container.cgroups_path)?;
+            Some((container.id.clone(), seen))
+        });
+        read.collect()
+    }
+}
+
+/// What a cgroup has; a warning and `None` where it cannot be read.
+pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Option<Observed> {
+    cgroups.observe(path).unwrap_or_else(|error| {
+        tracing::warn!(container_id = %id, %error, "a container's cgroup cannot be read");
+        None
+    })
+}
+
+impl Handler for Seating {
+    fn attach(&mut self, poster: Poster) {
+        match Chores::start(Arc::clone(&self.cgroups), poster) {
+            Ok(chores) => self.chores = Some(chores),
+            Err(error) => tracing::error!(%error, "cgroups will not be checked after starts"),
+        }
+    }
+
+    /// A configuration that has become unusable while we ran does not unplug us: the last good one stays.
+    fn configure(&mut self, host: &Host) -> Result<(), BoxError> {
+        let mut setup = match ((self.prepare)(host), &self.current) {
+            (Ok(setup), _) => setup,
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(current)) => {
+                tracing::error!(%error, "the machine or the configuration cannot be read again: keeping what was");
+                Setup { state: current.state.clone(), settings: current.enforced.clone() }
+            }
+        };
+        setup.settings.features = host.features();
+        let off = Settings { mode: Mode::Off, ..setup.settings.clone() };
+        *lock(&self.spare.settings) = Some(setup.settings.clone());
+        self.current = Some(Current { state: setup.state, enforced: setup.settings, off });
+        Ok(())
+    }
+
+    fn handle(&mut self, mut event: Event) -> Outcome {
+        if let Event::Synchronize { containers, observed, .. } = &mut event {
+            *observed = self.observed(containers);
+        }
+        let Some(current) = &mut self.current else { return Outcome::default() };
+        let settings = if (self.off)() { &current.off } else { &current.enforced };
+        self.sweep |= matches!(event, Event::Started(..)) && settings.mode == Mode::Enforce;
+        decision::step(&mut current.state, event, settings)
+    }
+
+    fn settle(&mut self, rest: Rest) {
+        let now = Instant::now();
+        for verdict in &rest.verdicts {
+            self.log.log(verdict, rest.took, now);
+        }
+        let Some(chores) = &self.chores else { return };
+        if !rest.writes.is_empty() {
+            chores.write(rest.writes);
+        }
+        if let Some(current) = self.current.as_ref().filter(|_| std::mem::take(&mut self.sweep)) {
+            let cgroups = current.state.cgroups();
+            chores.sweep(cgroups.map(|(id, path)| (id.clone(), path.to_owned())).collect());
+        }
+    }
+
+    fn fallback(&self) -> Arc<dyn Fallback> {
+        Arc::clone(&self.spare) as _
+    }
+}
+
+/// Answers when the state cannot be reached: from the settings alone.
+struct Spare {
+    settings: Mutex<Option<Settings>>,
+    log: Mutex<VerdictLog>,
+    off: Switch,
+}
+
+impl Fallback for Spare {
+    fn on_failure(&self, event: &Event, why: &str) -> Reply {
+        // Before any registration nothing is known of who is exempt, and they come first.
+        let Some(mut settings) = lock(&self.settings).clone() else { return Reply::Nothing };
+        if (self.off)() {
+            settings.mode = Mode::Off;
+        }
+        let Outcome { reply, verdicts, .. } = decision::failure(event, &settings, why);
+        let now = Instant::now();
+        verdicts.iter().for_each(|verdict| lock(&self.log).log(verdict, None, now));
+        reply
+    }
+}
+
+/// The contents are replaced whole, so a panic elsewhere has not left them half done.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

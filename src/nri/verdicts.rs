@@ -1,0 +1,213 @@
+//! Verdicts to log lines: one span a container, one line a verdict. The kubelet tries a refused container
+//! again and again; the same refusal is said once a minute, with how often it was given meanwhile.
+
+use crate::decision::{Decision, Verdict};
+use crate::model::{ContainerName, Placement, PodUid};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// How long a repeated refusal stays unsaid.
+const QUIET: Duration = Duration::from_secs(60);
+/// How many refused containers are remembered before those that are quiet no longer are forgotten.
+const MOST: usize = 1024;
+
+/// The log's memory of refusals.
+#[derive(Debug, Default)]
+pub(super) struct VerdictLog {
+    refused: BTreeMap<(PodUid, Option<ContainerName>), Refused>,
+}
+
+#[derive(Debug)]
+struct Refused {
+    reason: String,
+    said: Instant,
+    unsaid: u64,
+}
+
+impl VerdictLog {
+    /// Logs a verdict, unless it says again what was said a moment ago.
+    pub fn log(&mut self, verdict: &Verdict, took: Option<Duration>, now: Instant) {
+        let Some(repeated) = self.repeated(verdict, now) else { return };
+        say(verdict, took, repeated);
+    }
+
+    /// How often it was left unsaid before; `None` to leave it so.
+    fn repeated(&mut self, verdict: &Verdict, now: Instant) -> Option<u64> {
+        if verdict.decision != Decision::Rejected {
+            return Some(0);
+        }
+        if self.refused.len() >= MOST {
+            self.refused.retain(|_, refused| now.duration_since(refused.said) < QUIET);
+        }
+        let key = (verdict.pod_uid.clone(), verdict.container.clone());
+        match self.refused.get_mut(&key) {
+            Some(before) if before.reason == verdict.reason && now.duration_since(before.said) < QUIET => {
+                before.unsaid += 1;
+                None
+            }
+            before => {
+                let unsaid = before.map_or(0, |before| before.unsaid);
+                self.refused.insert(key, Refused { reason: verdict.reason.clone(), said: now, unsaid: 0 });
+                Some(unsaid)
+            }
+        }
+    }
+}
+
+fn say(verdict: &Verdict, took: Option<Duration>, repeated: u64) {
+    let span = tracing::info_span!(
+        "container",
+        pod = verdict.pod,
+        namespace = verdict.namespace,
+        pod_uid = verdict.pod_uid.as_str(),
+        container = verdict.container.as_ref().map(ContainerName::as_str),
+        container_id = verdict.container_id.as_ref().map(crate::model::ContainerId::as_str),
+        source = "nri",
+    );
+    let _inside = span.enter();
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                decision = %verdict.decision,
+                reason = verdict.reason,
+                request = verdict.request,
+                placement = verdict.placement.as_ref().map(describe),
+                duration_us = took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
+                simulated = verdict.simulated.then_some(true),
+                repeated = (repeated > 0).then_some(repeated),
+                "verdict"
+            )
+        };
+    }
+    if verdict.warn { line!(warn) } else { line!(info) }
+}
+
+/// A placement in one line: `cpus 4-7, mems 1, nvidia.com/gpu GPU-a`.
+fn describe(placement: &Placement) -> String {
+    let cpus = if placement.cpus.is_empty() { "shared".into() } else { placement.cpus.to_string() };
+    let mut text = format!("cpus {cpus}");
+    if !placement.mems.is_empty() {
+        let _ = write!(text, ", mems {}", placement.mems);
+    }
+    for (resource, devices) in &placement.devices {
+        let ids: Vec<&str> = devices.iter().map(crate::model::DeviceId::as_str).collect();
+        let _ = write!(text, ", {resource} {}", ids.join(" "));
+    }
+    for block in &placement.memory {
+        let _ = write!(text, ", {} {} on {}", block.kind, block.bytes, block.nodes);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    fn verdict(decision: Decision, reason: &str) -> Verdict {
+        Verdict {
+            pod: "vllm".into(),
+            namespace: "default".into(),
+            pod_uid: "uid".into(),
+            container: Some("main".into()),
+            container_id: Some("c1".into()),
+            decision,
+            simulated: false,
+            warn: false,
+            reason: reason.into(),
+            request: "4 CPUs".into(),
+            placement: None,
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(work: impl FnOnce()) -> Vec<serde_json::Value> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, work);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_line_has_the_fields_people_search_for() {
+        let placement = Placement {
+            cpus: "4-7".parse().unwrap(),
+            mems: "1".parse().unwrap(),
+            devices: [("nvidia.com/gpu".into(), ["GPU-a".into()].into())].into(),
+            ..Placement::default()
+        };
+        let placed = Verdict { placement: Some(placement), ..verdict(Decision::Placed, "aligned on node 1") };
+
+        let lines = logged(|| say(&placed, Some(Duration::from_micros(42)), 0));
+
+        let (fields, span) = (&lines[0]["fields"], &lines[0]["span"]);
+        assert_eq!(lines[0]["level"], "INFO");
+        assert_eq!(fields["decision"], "placed");
+        assert_eq!(fields["reason"], "aligned on node 1");
+        assert_eq!(fields["request"], "4 CPUs");
+        assert_eq!(fields["placement"], "cpus 4-7, mems 1, nvidia.com/gpu GPU-a");
+        assert_eq!(fields["duration_us"], 42);
+        assert!(fields.get("simulated").is_none() && fields.get("repeated").is_none());
+        for (field, value) in [
+            ("pod", "vllm"),
+            ("namespace", "default"),
+            ("pod_uid", "uid"),
+            ("container", "main"),
+            ("source", "nri"),
+        ] {
+            assert_eq!(span[field], value, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_warning_and_a_simulation_say_so() {
+        let line = Verdict { warn: true, simulated: true, ..verdict(Decision::Exempt, "x") };
+
+        let lines = logged(|| say(&line, None, 0));
+
+        assert_eq!(lines[0]["level"], "WARN");
+        assert_eq!(lines[0]["fields"]["simulated"], true);
+    }
+
+    #[test]
+    fn the_same_refusal_is_said_once_a_minute_with_its_count() {
+        let start = Instant::now();
+        let mut log = VerdictLog::default();
+        let mut at = |seconds: u64, decision, reason| {
+            log.repeated(&verdict(decision, reason), start + Duration::from_secs(seconds))
+        };
+        assert_eq!(at(0, Decision::Rejected, "full"), Some(0));
+        assert_eq!(at(10, Decision::Rejected, "full"), None);
+        assert_eq!(at(20, Decision::Rejected, "full"), None);
+        assert_eq!(at(61, Decision::Rejected, "full"), Some(2));
+        assert_eq!(at(62, Decision::Rejected, "another reason"), Some(0));
+        assert_eq!(at(63, Decision::Placed, "aligned"), Some(0));
+        assert_eq!(at(63, Decision::Placed, "aligned"), Some(0));
+    }
+
+    #[test]
+    fn the_memory_is_bounded() {
+        let start = Instant::now();
+        let mut log = VerdictLog::default();
+        for number in 0..3000u64 {
+            let mut refused = verdict(Decision::Rejected, "full");
+            refused.pod_uid = PodUid::new(number.to_string());
+            log.repeated(&refused, start + Duration::from_secs(number));
+        }
+        assert!(log.refused.len() <= MOST, "{}", log.refused.len());
+    }
+}

@@ -1,0 +1,251 @@
+//! GPUs: through NVML's stand-in, and without NVML.
+//!
+//! The stand-in is told by an environment variable what to pretend, so each machine is read in a
+//! process of its own: this test binary again, running [`child`].
+
+use super::tree::{Regular, Tree};
+use maitred::discover::{NvmlLibrary, Options, Root, machine, snapshot};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::Command;
+
+const TWO_NODES: Regular = Regular { sockets: 2, nodes_per_socket: 1, cores_per_node: 2, threads: 1 };
+
+fn library() -> PathBuf {
+    let mut dir = std::env::current_exe().unwrap();
+    while dir.pop() {
+        let library = dir.join("examples/libfake_nvml.so");
+        if library.exists() {
+            return library;
+        }
+    }
+    panic!("libfake_nvml.so is not built: cargo build --example fake_nvml");
+}
+
+/// Reads the tree that the environment names; answers into a file there.
+#[test]
+#[ignore = "run by the others in a process of its own"]
+fn child() {
+    let Ok(dir) = std::env::var("MAITRED_TEST_TREE") else { return };
+    let root = Root::open(&dir).unwrap();
+    let library = std::env::var("MAITRED_TEST_NVML").unwrap();
+    let answer = match machine(&root, &Options { nvml: NvmlLibrary::At(library.into()) }) {
+        Err(error) => json!({ "error": error.to_string() }),
+        Ok(read) => {
+            let machine: Value = serde_json::from_str(&snapshot::to_json(&read.topology)).unwrap();
+            let warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
+            json!({ "gpus": machine["gpus"], "warnings": warnings })
+        }
+    };
+    std::fs::write(format!("{dir}/answer.json"), answer.to_string()).unwrap();
+}
+
+fn read_with(tree: &Tree, library: &str, nvml: Value) -> Value {
+    let config = tree.path().join("nvml.json");
+    std::fs::write(&config, nvml.to_string()).unwrap();
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "discover::gpus::child", "--ignored"])
+        .env("FAKE_NVML_CONFIG", config)
+        .env("FAKE_NVML_STATE", tree.path().join("state.json"))
+        .env("MAITRED_TEST_TREE", tree.path())
+        .env("MAITRED_TEST_NVML", library)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    serde_json::from_str(&std::fs::read_to_string(tree.path().join("answer.json")).unwrap()).unwrap()
+}
+
+fn read(tree: &Tree, nvml: Value) -> Value {
+    read_with(tree, library().to_str().unwrap(), nvml)
+}
+
+#[test]
+fn nvml_names_what_the_kernel_places() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    tree.gpu("10000:22:00.0", 0);
+    let answer = read(
+        &tree,
+        json!({ "gpus": [
+            { "uuid": "GPU-a", "pci": "00000000:21:00.0", "minor": 3, "name": "NVIDIA H100", "numa_node": 1 },
+            { "uuid": "GPU-b", "pci": "10000:22:00.0", "minor": 0, "name": "NVIDIA H100", "numa_node": 0 },
+        ]}),
+    );
+    assert_eq!(
+        answer,
+        json!({ "warnings": [], "gpus": [
+            { "index": 0, "uuid": "GPU-a", "pci": "0000:21:00.0", "minor": 3, "model": "NVIDIA H100", "numa_node": 1, "nvlinks": {} },
+            { "index": 1, "uuid": "GPU-b", "pci": "10000:22:00.0", "minor": 0, "model": "NVIDIA H100", "numa_node": 0, "nvlinks": {} },
+        ]})
+    );
+    let state: Value =
+        serde_json::from_str(&std::fs::read_to_string(tree.path().join("state.json")).unwrap()).unwrap();
+    assert_eq!((&state["inits"], &state["open"]), (&json!(1), &json!(0)), "NVML is held open");
+}
+
+#[test]
+fn nvml_fills_in_an_unknown_node_and_never_overrides_a_known_one() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", -1);
+    tree.gpu("0000:22:00.0", 0);
+    tree.gpu("0000:23:00.0", -1);
+    tree.gpu("0000:24:00.0", -1);
+    let answer = read(
+        &tree,
+        json!({ "gpus": [
+            { "uuid": "GPU-a", "pci": "0000:21:00.0", "numa_node": 1 },
+            { "uuid": "GPU-b", "pci": "0000:22:00.0", "numa_node": 1 },
+            { "uuid": "GPU-c", "pci": "0000:23:00.0" },
+            { "uuid": "GPU-d", "pci": "0000:24:00.0", "numa_node": 77 },
+        ]}),
+    );
+    let nodes: Vec<&Value> = answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["numa_node"]).collect();
+    assert_eq!(nodes, [&json!(1), &json!(0), &Value::Null, &Value::Null]);
+    assert_eq!(
+        answer["warnings"],
+        json!([
+            "GPU 1 at 0000:22:00.0: the kernel says node 0, NVML says node 1; the kernel's is used",
+            "NVML's memory affinity of GPU 3 at 0000:24:00.0 names NUMA node 77, which is not online; its node is taken as unknown",
+        ])
+    );
+}
+
+#[test]
+fn one_gpu_s_error_makes_a_field_unknown_and_drops_nothing() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    tree.gpu("0000:22:00.0", 0);
+    tree.information("0000:22:00.0", "GPU-from-proc", 7);
+    let lost = json!({ "nvmlDeviceGetUUID": "GPU_IS_LOST", "nvmlDeviceGetMinorNumber": "UNKNOWN", "nvmlDeviceGetNumaNodeId": "GPU_IS_LOST" });
+    let answer = read(
+        &tree,
+        json!({ "gpus": [
+            { "uuid": "GPU-a", "pci": "0000:21:00.0", "name": "NVIDIA H100", "errors": lost },
+            { "uuid": "GPU-b", "pci": "0000:22:00.0", "name": "NVIDIA H100", "errors": lost },
+        ]}),
+    );
+    let gpus = answer["gpus"].as_array().unwrap();
+    assert_eq!(
+        (&gpus[0]["uuid"], &gpus[0]["minor"], &gpus[0]["numa_node"]),
+        (&Value::Null, &Value::Null, &json!(1))
+    );
+    assert_eq!((&gpus[1]["uuid"], &gpus[1]["minor"]), (&json!("GPU-from-proc"), &json!(7)));
+    let warnings = answer["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 6);
+    assert_eq!(
+        warnings[0],
+        "GPU 0 at 0000:21:00.0: the UUID cannot be read and is taken as unknown: device fell off the bus or has otherwise become inacessible"
+    );
+}
+
+#[test]
+fn a_gpu_without_identity_is_an_error() {
+    for call in ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetPciInfo_v3"] {
+        let tree = TWO_NODES.tree();
+        let answer = read(
+            &tree,
+            json!({ "gpus": [
+                { "uuid": "GPU-a", "pci": "0000:21:00.0" },
+                { "uuid": "GPU-b", "pci": "0000:22:00.0", "errors": { call: "GPU_IS_LOST" } },
+            ]}),
+        );
+        assert!(answer["error"].as_str().unwrap().starts_with("NVML cannot identify GPU 1 ("), "{answer}");
+        let state = std::fs::read_to_string(tree.path().join("state.json")).unwrap();
+        assert!(state.contains("\"open\":0"), "{state}");
+    }
+}
+
+#[test]
+fn nvlinks_are_counted_directly_and_through_switches() {
+    let gpu = |uuid: &str, pci: &str, links: Value| json!({ "uuid": uuid, "pci": pci, "nvlinks": links });
+    let switch = json!({ "remote": "0000:c0:00.0", "type": "switch" });
+    let tree = TWO_NODES.tree();
+    let answer = read(
+        &tree,
+        json!({ "gpus": [
+            gpu("GPU-a", "0000:21:00.0", json!([
+                { "remote": "0000:22:00.0" }, { "remote": "0000:22:00.0" },
+                { "remote": "0000:22:00.0", "active": false }, { "remote": "0000:99:00.0" }])),
+            gpu("GPU-b", "0000:22:00.0", json!([{ "remote": "0000:21:00.0" }, { "remote": "0000:21:00.0" }])),
+            gpu("GPU-c", "0000:23:00.0", json!([switch, switch, switch])),
+            gpu("GPU-d", "0000:24:00.0", json!([switch])),
+            gpu("GPU-e", "0000:25:00.0", json!([])),
+        ]}),
+    );
+    let links: Vec<&Value> = answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["nvlinks"]).collect();
+    assert_eq!(links, [&json!({"1": 2}), &json!({"0": 2}), &json!({"3": 3}), &json!({"2": 1}), &json!({})]);
+}
+
+#[test]
+fn a_gpu_s_own_memory_node_is_kept() {
+    let tree = TWO_NODES.tree();
+    tree.file("sys/devices/system/node/online", "0-1,8");
+    tree.node(0, "0-1", 1024, "10 40 80");
+    tree.node(1, "2-3", 1024, "40 10 80");
+    tree.node(8, "", 4096, "80 80 10");
+    tree.gpu("0009:01:00.0", 0);
+    let gpus = json!([{ "uuid": "GPU-a", "pci": "0009:01:00.0", "own_numa_node": 8 }]);
+    assert_eq!(read(&tree, json!({ "gpus": gpus }))["gpus"][0]["memory_node"], 8);
+    tree.file("proc/driver/nvidia/gpus/0009:01:00.0/numa_status", "Node:      8\nStatus:    online");
+    let told = tree.read().unwrap().topology.gpus[0].memory_node.map(|node| node.0);
+    assert_eq!(told, Some(8));
+    tree.file("proc/driver/nvidia/gpus/0009:01:00.0/numa_status", "Node:      8\nStatus:    offline");
+    assert_eq!(tree.read().unwrap().topology.gpus[0].memory_node, None);
+}
+
+#[test]
+fn an_unusable_nvml_falls_back_to_sysfs_and_says_so() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    tree.information("0000:21:00.0", "GPU-proc", 4);
+    let expected = json!([{ "index": 0, "uuid": "GPU-proc", "pci": "0000:21:00.0", "minor": 4,
+        "model": "NVIDIA H100", "numa_node": 1, "nvlinks": {} }]);
+    let mismatch = json!({ "errors": { "nvmlInit_v2": "LIB_RM_VERSION_MISMATCH" } });
+    let answer = read(&tree, mismatch);
+    assert_eq!(answer["gpus"], expected);
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("RM detects a driver/library version mismatch"), "{warning}");
+    let no_driver = read(&tree, json!({ "errors": { "nvmlInit_v2": "DRIVER_NOT_LOADED" } }));
+    assert_eq!(no_driver, json!({ "gpus": expected, "warnings": [] }));
+    let no_library = read_with(&tree, "/nonexistent/libnvidia-ml.so.1", json!({}));
+    assert_eq!(no_library["gpus"], expected);
+    assert_eq!(no_library["warnings"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_gpu_that_nvml_does_not_list_is_left_out_aloud() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    let answer = read(&tree, json!({ "gpus": [] }));
+    let warning = "the NVIDIA GPU at 0000:21:00.0 is left out: NVML does not list it";
+    assert_eq!(answer, json!({ "gpus": [], "warnings": [warning] }));
+}
+
+#[test]
+fn without_nvml_a_gpu_is_what_the_driver_can_offer() {
+    let tree = TWO_NODES.tree();
+    tree.pci("0000:20:00.0", "0x030000", "0x1a03", 0);
+    tree.gpu("0000:21:00.0", 0);
+    tree.gpu("0000:22:00.0", -1);
+    tree.gpu("0000:23:00.0", 1);
+    tree.pci("0000:24:00.0", "0x068000", "0x10de", 1);
+    tree.information("0000:22:00.0", "GPU-????????-????-????-????-????????????", 5);
+    tree.link(
+        "sys/devices/pci0000:00/0000:00:01.0/0000:21:00.0/driver",
+        "../../../../bus/pci/drivers/vfio-pci",
+    );
+    tree.file("sys/bus/pci/drivers/vfio-pci/bind", "");
+    tree.link(
+        "sys/devices/pci0000:00/0000:00:01.0/0000:23:00.0/driver",
+        "../../../../bus/pci/drivers/nvidia",
+    );
+    tree.file("sys/bus/pci/drivers/nvidia/bind", "");
+    let read = tree.read().unwrap();
+    let gpus = read.topology.gpus.iter();
+    let gpus: Vec<_> = gpus.map(|gpu| (gpu.index, gpu.pci.to_string(), gpu.numa_node, gpu.minor)).collect();
+    assert_eq!(gpus[0], (0, "0000:22:00.0".to_owned(), None, Some(5)));
+    assert_eq!((gpus[1].0, gpus[1].1.as_str(), gpus.len()), (1, "0000:23:00.0", 2));
+    assert_eq!(read.topology.gpus[0].uuid, None);
+    let warnings: Vec<_> = read.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, ["the NVIDIA GPU at 0000:21:00.0 is left out: it is bound to vfio-pci"]);
+}
