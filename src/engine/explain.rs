@@ -30,8 +30,9 @@ pub(super) fn explain(
     if let Some((_, nodes)) = weaker.as_ref().filter(|(_, nodes)| nodes.len() > 1) {
         candidates.push(Candidate { nodes: nodes.clone(), short: Vec::new() });
     }
+    let confined = refusal.seat.is_some_and(|seat| offer.confines(seat).is_some());
     Rejection {
-        reason: refusal.failure.reason(),
+        reason: refusal.failure.reason(confined),
         container: refusal.container.clone(),
         text,
         candidates,

@@ -259,10 +259,13 @@ fn a_container_keeps_to_the_pods_seat() {
 
     let rejection = admit(&request(7, 1), &single()).unwrap_err();
     let elsewhere = admit(&gpus(request(2, 1), DeviceRequest::Exact(ids(["GPU-1"]))), &single()).unwrap_err();
+    let claimed = admit(&gpus(request(2, 1), DeviceRequest::Claimed(ids(["GPU-1"]))), &single()).unwrap_err();
 
     assert_eq!(admit(&request(6, 1), &single()).unwrap().cpus.to_string(), "2-7");
     assert!(rejection.text.starts_with("7 CPUs needed, 6 free on the pod's node 0"), "{rejection}");
+    assert_eq!(rejection.reason, Reason::TopologyAffinity);
     assert!(elsewhere.text.starts_with("GPU GPU-1 is on node 1, the pod on node 0"), "{elsewhere}");
+    assert_eq!(claimed.text, elsewhere.text);
     assert_eq!(admit(&request(7, 1), &policy(TopologyPolicy::BestEffort)).unwrap().cpus.len(), 7);
 }
 
