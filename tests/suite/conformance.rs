@@ -77,6 +77,7 @@ const RULES: [(&str, usize); 9] = [
 
 #[test]
 fn conformance_rules() {
+    let mut worse = Vec::new();
     for directory in directories() {
         let text = std::fs::read_to_string(directory.join("topologies.json"));
         let topologies = text.map(|text| rules::topologies(&text)).unwrap_or_default();
@@ -86,7 +87,11 @@ fn conformance_rules() {
                 |(at, line): (usize, &String)| (format!("{}", at + 1), rules::row(line, &topologies).err());
             let runs: Vec<_> = lines.iter().enumerate().map(row).collect();
             let agreed = report(name, &runs);
-            assert!(agreed + known >= runs.len(), "{name} in {}", directory.display());
+            if agreed + known < runs.len() {
+                worse.push(directory.join(name));
+            }
         }
     }
+    // Only now, so that every file is reported.
+    assert!(worse.is_empty(), "more rows disagree than are known to in {worse:?}");
 }
