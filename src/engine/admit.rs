@@ -161,7 +161,7 @@ impl Offer<'_> {
     /// Aligns, unless the nodes are chosen already, and takes.
     pub(super) fn place(&self, need: &Need, seat: Option<Merged>) -> Result<Placement, Failure> {
         let merged = match seat {
-            Some(seat) => seat,
+            Some(seat) => self.check_locality(need).map(|()| seat)?,
             None => self.align(need)?,
         };
         self.allocate(need, merged)

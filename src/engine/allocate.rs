@@ -35,7 +35,7 @@ impl Offer<'_> {
     }
 
     /// The nodes that must not be left, if there are such.
-    fn confines(&self, merged: Merged) -> Option<Mask> {
+    pub(super) fn confines(&self, merged: Merged) -> Option<Mask> {
         let strict =
             matches!(self.policy.topology, TopologyPolicy::Restricted | TopologyPolicy::SingleNumaNode);
         merged.affinity.filter(|_| strict)
@@ -49,8 +49,11 @@ impl Offer<'_> {
         let mut taken = BTreeMap::new();
         for (resource, need) in &need.devices {
             let mut ids = self.choose_devices(resource, need, merged)?;
+            for id in need.named() {
+                self.check_place(resource, id, merged)?;
+            }
             for id in &need.exact {
-                self.check_exact(resource, id, merged)?;
+                self.check_holder(resource, id)?;
                 ids.insert(id.clone());
             }
             if !ids.is_empty() {
@@ -60,24 +63,29 @@ impl Offer<'_> {
         Ok(taken)
     }
 
-    /// An exact device is the container's unless another one holds it, and is on its nodes.
-    fn check_exact(&self, resource: &ResourceName, id: &DeviceId, merged: Merged) -> Result<(), Failure> {
-        let device = || (resource.clone(), id.clone());
+    /// A device that was given is the container's unless another one holds it.
+    fn check_holder(&self, resource: &ResourceName, id: &DeviceId) -> Result<(), Failure> {
         let own = self.own_devices(resource).is_some_and(|own| own.contains(id));
-        if let Some(holder) = self.occupancy.holder(resource, id)
-            && !own
-        {
-            let (resource, id) = device();
-            return Err(Failure::DeviceHeld { resource, id, holder: holder.clone() });
+        match self.occupancy.holder(resource, id).filter(|_| !own) {
+            Some(holder) => {
+                let (resource, id, holder) = (resource.clone(), id.clone(), holder.clone());
+                Err(Failure::DeviceHeld { resource, id, holder })
+            }
+            None => Ok(()),
         }
+    }
+
+    /// A device known by name is on the nodes that must not be left, if it is known to be anywhere.
+    fn check_place(&self, resource: &ResourceName, id: &DeviceId, merged: Merged) -> Result<(), Failure> {
         let place = self.machine.devices.get(resource).and_then(|table| table.mask(id));
         let place = place.filter(|mask| !mask.is_empty());
         match (self.confines(merged), place) {
-            (Some(nodes), Some(place)) if !place.meets(nodes) => {
-                let (resource, id) = device();
-                let place = self.machine.node_set(place);
-                Err(Failure::DeviceElsewhere { resource, id, place, nodes: self.machine.node_set(nodes) })
-            }
+            (Some(nodes), Some(place)) if !place.meets(nodes) => Err(Failure::DeviceElsewhere {
+                resource: resource.clone(),
+                id: id.clone(),
+                place: self.machine.node_set(place),
+                nodes: self.machine.node_set(nodes),
+            }),
             _ => Ok(()),
         }
     }

@@ -11,6 +11,9 @@ use crate::model::{
     TopologyPolicy,
 };
 
+/// On how many nodes a smaller request is tried before none is offered.
+const TRIED: usize = 4;
+
 /// Explains a refusal. `nodes_under` says which nodes would be used under another policy.
 pub(super) fn explain(
     machine: &Machine,
@@ -27,8 +30,9 @@ pub(super) fn explain(
     if let Some((_, nodes)) = weaker.as_ref().filter(|(_, nodes)| nodes.len() > 1) {
         candidates.push(Candidate { nodes: nodes.clone(), short: Vec::new() });
     }
+    let confined = refusal.seat.is_some_and(|seat| offer.confines(seat).is_some());
     Rejection {
-        reason: refusal.failure.reason(),
+        reason: refusal.failure.reason(confined),
         container: refusal.container.clone(),
         text,
         candidates,
@@ -143,7 +147,7 @@ impl Offer<'_> {
         let mut scaled: Vec<(u64, Need)> = masks.iter().filter_map(|mask| self.scaled(need, *mask)).collect();
         // The node that comes closest to the whole; the first of equals.
         scaled.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
-        scaled.into_iter().find_map(|(_, need)| {
+        scaled.into_iter().take(TRIED).find_map(|(_, need)| {
             let placement = self.place(&need, None).ok()?;
             let amounts = self.available(&need, Mask::EMPTY);
             let amounts = amounts.into_iter().map(|one| (one.resource, one.needed)).collect();

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::mask::Mask;
-use super::search::{Demand, each_of_size};
+use super::search::{Budget, Demand, each_of_size};
 
 /// The node sets a resource could come from.
 #[derive(Debug, Clone)]
@@ -100,11 +100,32 @@ impl Hints {
 
     /// The narrowest set that includes `must`, the smallest as an integer among those.
     pub(super) fn narrowest(&self, machine: &Machine, must: Mask) -> Option<Mask> {
-        let hits: Vec<Demand> =
-            must.iter().map(|node| Demand::hit(machine.nodes().len(), Mask::single(node))).collect();
-        let sizes = must.count().max(1)..=self.universe.count();
-        let mut sizes = sizes.filter(|_| self.possible());
-        sizes.find_map(|size| Common { hints: &[self], more: &hits }.first_of_size(size))
+        if !self.possible() {
+            return None;
+        }
+        let nodes = machine.nodes().len();
+        let hits: Vec<Demand> = must.iter().map(|node| Demand::hit(nodes, Mask::single(node))).collect();
+        let common = Common { hints: &[self], more: &hits };
+        let mut budget = Budget::new(self.universe.count());
+        let mut sizes = must.count().max(1)..=self.universe.count();
+        let found = sizes.find_map(|size| common.first_of_size(size, &mut budget));
+        found.or_else(|| self.thinned(must))
+    }
+
+    /// A set that is not the narrowest: all nodes there are, less the highest ones it can do without.
+    /// For when the search runs out of budget: that is no reason to say there is none.
+    fn thinned(&self, must: Mask) -> Option<Mask> {
+        let whole = self.shape.as_ref().map_or(self.universe, |shape| self.universe & shape.unused);
+        if !must.within(whole) || !self.contains(whole) {
+            return None;
+        }
+        let mut nodes: Vec<usize> = whole.iter().filter(|node| !must.has(*node)).collect();
+        nodes.reverse();
+        let thin = |mask: Mask, node: usize| {
+            let less = mask & !Mask::single(node);
+            if self.contains(less) { less } else { mask }
+        };
+        Some(nodes.into_iter().fold(whole, thin))
     }
 }
 
@@ -126,9 +147,9 @@ impl Common<'_> {
     }
 
     /// The smallest set of that size as an integer.
-    pub(super) fn first_of_size(&self, size: usize) -> Option<Mask> {
+    pub(super) fn first_of_size(&self, size: usize, budget: &mut Budget) -> Option<Mask> {
         let mut best: Option<Mask> = None;
-        self.each_of_size(size, &mut |mask| {
+        self.each_of_size(size, budget, &mut |mask| {
             best = Some(best.map_or(mask, |best| best.min(mask)));
             false
         });
@@ -137,7 +158,7 @@ impl Common<'_> {
 
     /// Calls `visit` with the sets of that size: ascending as integers until it says stop, then each of
     /// the few sets that are possible for reasons of their own.
-    pub(super) fn each_of_size(&self, size: usize, visit: &mut dyn FnMut(Mask) -> bool) {
+    pub(super) fn each_of_size(&self, size: usize, budget: &mut Budget, visit: &mut dyn FnMut(Mask) -> bool) {
         let universe = self.universe();
         if size == 1 {
             let mut singles = universe.iter().map(Mask::single).filter(|mask| self.contains(*mask));
@@ -148,7 +169,7 @@ impl Common<'_> {
         let free = shapes().fold(universe, |mask, shape| mask & shape.unused);
         let demands = self.hints.iter().flat_map(|hints| &hints.demands).chain(self.more);
         let demands: Vec<&Demand> = demands.collect();
-        each_of_size(free, size, &demands, visit);
+        each_of_size(free, size, &demands, budget, visit);
         let groups = shapes().flat_map(|shape| shape.groups.iter().copied());
         groups.filter(|group| group.count() == size && self.contains(*group)).for_each(|group| {
             visit(group);
@@ -165,9 +186,10 @@ pub(super) fn fewest(universe: Mask, demands: &[Demand]) -> usize {
         return fewest_by_weight(universe, demand).min(all);
     }
     let demands: Vec<&Demand> = demands.iter().collect();
+    let mut budget = Budget::new(all);
     let meets = |size: &usize| {
         let mut found = false;
-        each_of_size(universe, *size, &demands, &mut |_| {
+        each_of_size(universe, *size, &demands, &mut budget, &mut |_| {
             found = true;
             false
         });

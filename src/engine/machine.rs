@@ -2,7 +2,6 @@
 
 use super::layout::Layout;
 use super::mask::Mask;
-use super::take::{Style, take};
 use crate::model::{
     Bytes, CpuSet, DeviceId, HugepageSize, MemoryKind, NodeId, NodeSet, Placement, ResourceName, Topology,
 };
@@ -345,16 +344,6 @@ fn capacities(
     };
     let capacity = topology.numa_nodes.iter().map(row).collect();
     Ok((kinds, capacity))
-}
-
-impl Machine {
-    /// The CPUs the static policy's rule would reserve if it were told a number only: what the kubelet
-    /// does with `--kube-reserved`. `None` where there are not so many.
-    #[must_use]
-    pub fn reservation_of(topology: &Topology, cpus: usize) -> Option<CpuSet> {
-        let layout = Layout::new(&in_order(topology));
-        take(&layout, &topology.cpus, cpus, Style::default())
-    }
 }
 
 impl Machine {

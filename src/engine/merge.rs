@@ -9,11 +9,9 @@
 use super::hints::{Common, Hints};
 use super::machine::Machine;
 use super::mask::Mask;
+use super::search::{Budget, EXACT};
 use crate::model::{Policy, TopologyPolicy};
 use std::cmp::Reverse;
-
-/// Up to so many nodes best-effort is exactly the kubelet's.
-const EXACT: usize = 12;
 
 /// The nodes for everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +72,8 @@ fn best_of_size(
 ) -> Option<Mask> {
     let rank = |mask: Mask| (if closest { machine.spread(mask) } else { 0 }, mask);
     let mut best: Option<Mask> = None;
-    common.each_of_size(size, &mut |mask| {
+    let mut budget = Budget::new(machine.nodes().len());
+    common.each_of_size(size, &mut budget, &mut |mask| {
         if !accept(mask) {
             return true;
         }
@@ -143,5 +142,6 @@ fn roughly(machine: &Machine, hints: &[&Hints]) -> Mask {
     let widest = hints.iter().filter_map(narrowest).min_by_key(|mask| (Reverse(mask.count()), *mask));
     let Some(widest) = widest else { return machine.all() };
     let all = Common { hints, more: &[] };
-    all.first_of_size(widest.count()).unwrap_or(widest)
+    let mut budget = Budget::new(machine.nodes().len());
+    all.first_of_size(widest.count(), &mut budget).unwrap_or(widest)
 }

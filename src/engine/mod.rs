@@ -1,7 +1,16 @@
 //! The verbs: seat a pod or a container on a machine, given what is already taken.
 //!
 //! Everything here is a pure function of its arguments. The rules are those of the kubelet's Topology,
-//! CPU, Memory and Device Managers.
+//! CPU, Memory and Device Managers. A decision goes through the files in this order: a request becomes a
+//! need (`need`), what is free for its pod becomes rules about node sets (`offer`, `hints`), these are
+//! merged to one set (`merge`), and there devices, CPUs and memory are taken (`allocate`, `take`). A
+//! refusal is explained afterwards (`explain`, `sentence`).
+//!
+//! Node sets are never listed. One node, and pairs on any machine, are always searched to the end; so is
+//! everything on up to 12 nodes. On larger machines a search for three nodes or more has a budget
+//! (`search`). Where it runs out, restricted takes the set for not there and refuses, best-effort aims at
+//! the narrowest set of the resource that needs the most nodes, and memory comes from a set that does
+//! but may not be the narrowest. single-numa-node is always exact.
 
 mod admit;
 mod allocate;

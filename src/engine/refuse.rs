@@ -64,10 +64,11 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// The word users search for.
-    pub(super) fn reason(&self) -> Reason {
+    /// The word users search for. Too little on the pod's nodes is a matter of alignment.
+    pub(super) fn reason(&self, confined: bool) -> Reason {
         match self {
             Self::PartOfCore { .. } | Self::FreeCores { .. } => Reason::SmtAlignment,
+            Self::Devices { .. } | Self::Cpus { .. } if confined => Reason::TopologyAffinity,
             Self::Devices { .. }
             | Self::DeviceHeld { .. }
             | Self::Cpus { .. }

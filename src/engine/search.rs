@@ -2,10 +2,29 @@
 
 use super::mask::Mask;
 
-/// How many partial sets one search looks at before it gives up. A machine of 14 nodes or fewer has no
-/// more sets than this, so there the search is exact; beyond, it cuts branches that cannot meet a
-/// demand, and what it does not find within the budget counts as not there.
-const BUDGET: usize = 16_384;
+/// How many nodes can be searched to the end.
+pub(super) const EXACT: usize = 12;
+
+/// How much work a search may still do.
+///
+/// Up to [`EXACT`] nodes there is no limit: there are few enough sets. Beyond, a search looks at 4096
+/// partial sets and cuts all branches that cannot meet a demand; what it does not find with that counts
+/// as not there. Single nodes and pairs of 64 nodes are always within it.
+#[derive(Debug)]
+pub(super) struct Budget(usize);
+
+impl Budget {
+    /// The budget of one search among so many nodes.
+    pub(super) fn new(nodes: usize) -> Self {
+        Self(if nodes <= EXACT { usize::MAX } else { 4096 })
+    }
+
+    fn spend(&mut self) -> bool {
+        let left = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        left
+    }
+}
 
 /// An amount that a node set must hold.
 #[derive(Debug, Clone)]
@@ -55,20 +74,25 @@ impl Demand {
 }
 
 /// Calls `visit` with every set of `size` nodes out of `universe` that meets all demands, in the order
-/// of the masks as integers, until it says stop.
+/// of the masks as integers, until it says stop or the budget is spent.
 pub(super) fn each_of_size(
     universe: Mask,
     size: usize,
     demands: &[&Demand],
+    budget: &mut Budget,
     visit: &mut dyn FnMut(Mask) -> bool,
 ) {
     if size == 0 || universe.count() < size {
         return;
     }
     let nodes: Vec<usize> = universe.iter().collect();
-    let bounds = demands.iter().map(|demand| Bound::new(demand, &nodes, size)).collect();
-    let mut search = Search { nodes, demands, bounds, budget: BUDGET, visit };
-    search.descend(Mask::EMPTY, search.nodes.len(), size, &vec![0; demands.len()]);
+    let bounds: Vec<Bound> = demands.iter().map(|demand| Bound::new(demand, &nodes, size)).collect();
+    let held = vec![0; demands.len() * (size + 1)];
+    let all = nodes.len();
+    let possible = bounds.iter().zip(demands).all(|(bound, demand)| bound.most(all, size) >= demand.need);
+    if possible {
+        Search { nodes, demands, bounds, held, budget, visit }.descend(Mask::EMPTY, all, size);
+    }
 }
 
 /// The most that any `r` of the first `p` nodes can add.
@@ -89,6 +113,10 @@ impl Bound {
             for (taken, gain) in best.iter().enumerate() {
                 row[taken + 1] = row[taken].saturating_add(*gain);
             }
+            // Where there are fewer nodes than are to be taken, all of them are the most.
+            for taken in best.len() + 1..=size {
+                row[taken] = row[taken - 1];
+            }
         }
         Self { size, most }
     }
@@ -102,32 +130,40 @@ struct Search<'a> {
     nodes: Vec<usize>,
     demands: &'a [&'a Demand],
     bounds: Vec<Bound>,
-    budget: usize,
+    /// What the set holds of each demand, one row for each number of nodes still to add.
+    held: Vec<u64>,
+    budget: &'a mut Budget,
     visit: &'a mut dyn FnMut(Mask) -> bool,
 }
 
 impl Search<'_> {
     /// Adds `left` more nodes out of the first `below`, the highest one first: so the masks come in
     /// ascending order.
-    fn descend(&mut self, mask: Mask, below: usize, left: usize, held: &[u64]) -> bool {
+    fn descend(&mut self, mask: Mask, below: usize, left: usize) -> bool {
         if left == 0 {
-            let meets = self.demands.iter().zip(held).all(|(demand, held)| *held >= demand.need);
-            return !meets || (self.visit)(mask);
+            return (self.visit)(mask);
         }
         for top in left - 1..below {
-            if self.budget == 0 {
+            if !self.budget.spend() {
                 return false;
             }
-            self.budget -= 1;
             let node = self.nodes[top];
-            let gains = self.demands.iter().zip(held);
-            let held: Vec<u64> =
-                gains.map(|(demand, held)| held.saturating_add(demand.gain(mask, node))).collect();
-            let reach = |at: usize| held[at].saturating_add(self.bounds[at].most(top, left - 1));
-            if (0..held.len()).any(|at| reach(at) < self.demands[at].need) {
-                continue;
+            let next = mask | Mask::single(node);
+            if self.add(mask, node, top, left - 1) && !self.descend(next, top, left - 1) {
+                return false;
             }
-            if !self.descend(mask | Mask::single(node), top, left - 1, &held) {
+        }
+        true
+    }
+
+    /// Adds a node to what is held; false where a demand can then no longer be met by `left` nodes out
+    /// of the first `below`.
+    fn add(&mut self, mask: Mask, node: usize, below: usize, left: usize) -> bool {
+        let count = self.demands.len();
+        for (at, demand) in self.demands.iter().enumerate() {
+            let held = self.held[(left + 1) * count + at].saturating_add(demand.gain(mask, node));
+            self.held[left * count + at] = held;
+            if held.saturating_add(self.bounds[at].most(below, left)) < demand.need {
                 return false;
             }
         }

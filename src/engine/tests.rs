@@ -149,6 +149,32 @@ fn many_nodes_are_summed_up() {
 }
 
 #[test]
+fn many_nodes_together_are_found_too() {
+    let machine = machine(64);
+    let none = policy(TopologyPolicy::None);
+    let best = policy(TopologyPolicy::BestEffort);
+    let mut occupancy = Occupancy::new(&machine);
+    for node in 0..32u64 {
+        // Different amounts on the lower half of the nodes.
+        let block = MemoryBlock {
+            nodes: NodeSet::single(NodeId(node as u32)),
+            kind: MemoryKind::Memory,
+            bytes: Bytes((node % 16 + 1) << 29),
+        };
+        let placement = Placement { memory: vec![block], ..Placement::default() };
+        let key = ContainerKey::new(PodUid::new(format!("other{node}")), "main".into());
+        occupancy.reserve(&machine, key, ContainerKind::App, &placement);
+    }
+    let wide = request(60, 16 * 20);
+
+    for policy in [none, best] {
+        let placement = admit(&machine, &occupancy, &wide, &policy).unwrap();
+
+        assert_eq!((placement.cpus.len(), placement.mems.len()), (60, 20));
+    }
+}
+
+#[test]
 fn pages_the_machine_does_not_have_are_named() {
     let machine = machine(2);
     let mut request = request(2, 1);
@@ -233,10 +259,13 @@ fn a_container_keeps_to_the_pods_seat() {
 
     let rejection = admit(&request(7, 1), &single()).unwrap_err();
     let elsewhere = admit(&gpus(request(2, 1), DeviceRequest::Exact(ids(["GPU-1"]))), &single()).unwrap_err();
+    let claimed = admit(&gpus(request(2, 1), DeviceRequest::Claimed(ids(["GPU-1"]))), &single()).unwrap_err();
 
     assert_eq!(admit(&request(6, 1), &single()).unwrap().cpus.to_string(), "2-7");
     assert!(rejection.text.starts_with("7 CPUs needed, 6 free on the pod's node 0"), "{rejection}");
+    assert_eq!(rejection.reason, Reason::TopologyAffinity);
     assert!(elsewhere.text.starts_with("GPU GPU-1 is on node 1, the pod on node 0"), "{elsewhere}");
+    assert_eq!(claimed.text, elsewhere.text);
     assert_eq!(admit(&request(7, 1), &policy(TopologyPolicy::BestEffort)).unwrap().cpus.len(), 7);
 }
 

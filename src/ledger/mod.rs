@@ -2,6 +2,8 @@
 
 mod holdings;
 mod record;
+#[cfg(test)]
+mod tests;
 
 pub use holdings::{Conflict, Holding, HoldingState, Ledger};
 pub use record::{Record, RecordError};

@@ -5,6 +5,7 @@
 //! see `conformance NAME AGREED/TOTAL` for each.
 
 mod json;
+mod memory;
 mod rules;
 mod scenario;
 
@@ -55,23 +56,30 @@ fn conformance_scenarios() {
 
         assert_eq!(agreed, runs.len(), "scenarios of {}", path.display());
     }
+    let own = lines(&directories()[0].join("scenarios.jsonl.gz"));
+    assert!(own.len() >= 287, "the project's copy of the scenarios is missing or cut short");
 }
 
-/// Files of single rules, and how many rows of the project's copy are known to disagree.
+/// Files of single rules, and how many of their rows are known to disagree.
+///
+/// Of the CPU allocations one row hides why nothing was allocated (pod-level resources), and one has a
+/// machine whose cores reach over two sockets. Of the memory allocations two hide the same reason, and in
+/// three a container asks for other amounts than it holds: it is seated anew here, not left with those.
 const RULES: [(&str, usize); 9] = [
     ("cpu_take_upstream.jsonl", 0),
     ("cpu_take_fuzz.jsonl", 0),
     ("cpu_take_distribute_fuzz.jsonl", 0),
     ("cpu_hints_upstream.jsonl", 0),
-    ("cpu_static_alloc_upstream.jsonl", 0),
+    ("cpu_static_alloc_upstream.jsonl", 2),
     ("mem_hints_upstream.jsonl", 0),
-    ("mem_static_alloc_upstream.jsonl", 0),
+    ("mem_static_alloc_upstream.jsonl", 5),
     ("dev_hints_upstream.jsonl", 0),
     ("tm_merge_upstream.jsonl", 0),
 ];
 
 #[test]
 fn conformance_rules() {
+    let mut worse = Vec::new();
     for directory in directories() {
         let text = std::fs::read_to_string(directory.join("topologies.json"));
         let topologies = text.map(|text| rules::topologies(&text)).unwrap_or_default();
@@ -81,7 +89,12 @@ fn conformance_rules() {
                 |(at, line): (usize, &String)| (format!("{}", at + 1), rules::row(line, &topologies).err());
             let runs: Vec<_> = lines.iter().enumerate().map(row).collect();
             let agreed = report(name, &runs);
-            assert!(agreed + known >= runs.len(), "{name} in {}", directory.display());
+            let missing = runs.is_empty() && directory == directories()[0];
+            if missing || agreed + known < runs.len() {
+                worse.push(directory.join(name));
+            }
         }
     }
+    // Only now, so that every file is reported.
+    assert!(worse.is_empty(), "no rows, or more that disagree than are known to, in {worse:?}");
 }

@@ -10,4 +10,6 @@ mod host;
 mod man;
 mod nri;
 mod plan;
+mod rooms;
+mod speed;
 mod store;

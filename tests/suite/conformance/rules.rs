@@ -2,6 +2,7 @@
 //! what one allocation does to one manager's state.
 
 use super::json::{list, number, text};
+use super::memory;
 use maitred::engine::{Device, Machine, Occupancy, Reserve, Seat, admit_container, rules};
 use maitred::model::*;
 use serde_json::Value;
@@ -54,15 +55,15 @@ pub fn row(line: &str, topologies: &Topologies) -> Result<(), String> {
         "take" => take(&row, topologies),
         "cpuhints" => cpu_hints(&row, topologies),
         "cpualloc" => cpu_alloc(&row, topologies),
-        "memhints" => memory_hints(&row),
-        "memalloc" => memory_alloc(&row),
+        "memhints" => memory::hints(&row),
+        "memalloc" => memory::alloc(&row),
         "devhints" => device_hints(&row),
         "merge" => merge(&row),
         other => Err(format!("unknown kind of row {other:?}")),
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(ours: &T, theirs: &T) -> Result<(), String> {
+pub fn same<T: PartialEq + std::fmt::Debug>(ours: &T, theirs: &T) -> Result<(), String> {
     if ours == theirs { Ok(()) } else { Err(format!("{ours:?}, expected {theirs:?}")) }
 }
 
@@ -74,7 +75,7 @@ fn cpus(value: &Value) -> CpuSet {
     }
 }
 
-fn nodes(value: &Value) -> NodeSet {
+pub fn nodes(value: &Value) -> NodeSet {
     list(value).iter().map(|node| NodeId(number(node) as u32)).collect()
 }
 
@@ -88,7 +89,7 @@ fn take(row: &Value, topologies: &Topologies) -> Result<(), String> {
     same(&taken, &expected)
 }
 
-fn policy(topology: TopologyPolicy) -> Policy {
+pub fn policy(topology: TopologyPolicy) -> Policy {
     Policy {
         topology,
         scope: Scope::Container,
@@ -99,7 +100,7 @@ fn policy(topology: TopologyPolicy) -> Policy {
     }
 }
 
-fn request(cpus: u64, memory: &Value) -> ContainerRequest {
+pub fn request(cpus: u64, memory: &Value) -> ContainerRequest {
     let mut request = ContainerRequest {
         name: "main".into(),
         kind: ContainerKind::App,
@@ -122,12 +123,12 @@ fn request(cpus: u64, memory: &Value) -> ContainerRequest {
 }
 
 /// `{"memory": bytes, "hugepages-1Gi": bytes}`.
-fn amounts(memory: &Value) -> Vec<(MemoryKind, Bytes)> {
+pub fn amounts(memory: &Value) -> Vec<(MemoryKind, Bytes)> {
     let all = memory.as_object().into_iter().flatten();
     all.map(|(name, bytes)| (super::json::memory_kind(name).expect("a type"), Bytes(number(bytes)))).collect()
 }
 
-fn hold(
+pub fn hold(
     occupancy: &mut Occupancy,
     machine: &Machine,
     pod: &str,
@@ -149,7 +150,7 @@ fn expected_hints(expected: &Value) -> rules::Listed {
     all
 }
 
-fn same_hints(mut ours: rules::Listed, expected: &Value) -> Result<(), String> {
+pub fn same_hints(mut ours: rules::Listed, expected: &Value) -> Result<(), String> {
     ours.sort();
     same(&ours, &expected_hints(expected))
 }
@@ -214,139 +215,9 @@ fn cpu_alloc(row: &Value, topologies: &Topologies) -> Result<(), String> {
     }
 }
 
-fn seat(row: &Value) -> Seat {
+pub fn seat(row: &Value) -> Seat {
     let affinity = row["hint"]["nodes"].is_array().then(|| nodes(&row["hint"]["nodes"]));
     Seat { affinity, preferred: row["hint"]["preferred"] == true }
-}
-
-/// A machine of which only the memory is known.
-fn memory_machine(state: &Value) -> Result<Machine, String> {
-    let mut topology = Topology::default();
-    for (id, node) in state.as_object().into_iter().flatten() {
-        let number_of_node: u32 = id.parse().map_err(|_| format!("node {id:?}"))?;
-        let allocatable = |name: &str| number(&node["memoryMap"][name]["allocatable"]);
-        let size = HugepageSize::GIB1;
-        let total = allocatable("hugepages-1Gi") / size.bytes();
-        let cpus = CpuSet::single(CpuId(number_of_node));
-        topology.cpus.extend(cpus.iter());
-        topology.packages.push(Package { id: PackageId(number_of_node), cpus: cpus.clone() });
-        topology.cores.push(Core { package: PackageId(number_of_node), cpus: cpus.clone() });
-        topology.numa_nodes.push(NumaNode {
-            id: NodeId(number_of_node),
-            cpus,
-            memory_bytes: allocatable("memory") + total * size.bytes(),
-            hugepages: [(size, HugepagePool { total, free: total })].into(),
-            distances: BTreeMap::new(),
-        });
-    }
-    Machine::new(&topology, &Reserve::default()).map_err(|error| error.to_string())
-}
-
-/// Promises of one node set, with what of them is whose.
-fn blocks(nodes: &NodeSet, amounts: Vec<(MemoryKind, Bytes)>) -> Placement {
-    let block = |(kind, bytes)| MemoryBlock { nodes: nodes.clone(), kind, bytes };
-    Placement { memory: amounts.into_iter().map(block).collect(), ..Placement::default() }
-}
-
-/// `{"01": {…}}`: node sets as binary numbers.
-fn reusable(row: &Value) -> Vec<(NodeSet, Vec<(MemoryKind, Bytes)>)> {
-    let all = row["reusable"].as_object().into_iter().flatten();
-    all.map(|(mask, memory)| {
-        let bits = mask.bytes().rev().enumerate().filter(|(_, digit)| *digit == b'1');
-        (bits.map(|(node, _)| NodeId(node as u32)).collect(), amounts(memory))
-    })
-    .collect()
-}
-
-/// What the state says is reserved: the pod's init containers' as told, the rest somebody else's.
-fn memory_occupancy(machine: &Machine, state: &Value, row: &Value, pod: &str) -> Occupancy {
-    let mut occupancy = Occupancy::new(machine);
-    let own = reusable(row);
-    let mut sets: BTreeSet<NodeSet> = BTreeSet::new();
-    let mut reserved: BTreeMap<(NodeSet, MemoryKind), u64> = BTreeMap::new();
-    for node in state.as_object().into_iter().flatten().map(|(_, node)| node) {
-        if number(&node["numberOfAssignments"]) > 0 {
-            let cells = nodes(&node["cells"]);
-            for (name, table) in node["memoryMap"].as_object().into_iter().flatten() {
-                let kind = super::json::memory_kind(name).expect("a type of memory");
-                *reserved.entry((cells.clone(), kind)).or_default() += number(&table["reserved"]);
-            }
-            sets.insert(cells);
-        }
-    }
-    for (at, (nodes, amounts)) in own.into_iter().enumerate() {
-        for (kind, bytes) in &amounts {
-            let rest = reserved.entry((nodes.clone(), *kind)).or_default();
-            *rest = rest.saturating_sub(bytes.0);
-        }
-        let held = blocks(&nodes, amounts);
-        hold(&mut occupancy, machine, pod, &format!("earlier{at}"), ContainerKind::Init, held);
-    }
-    for (at, set) in sets.iter().enumerate() {
-        let of_set = reserved.iter().filter(|((nodes, _), _)| nodes == set);
-        let amounts = of_set.map(|((_, kind), bytes)| (*kind, Bytes(*bytes))).collect();
-        let held = blocks(set, amounts);
-        hold(&mut occupancy, machine, "other", &format!("main{at}"), ContainerKind::App, held);
-    }
-    occupancy
-}
-
-fn memory_hints(row: &Value) -> Result<(), String> {
-    let machine = memory_machine(&row["machineState"])?;
-    let occupancy = memory_occupancy(&machine, &row["machineState"], row, "pod");
-    let request = request(0, &row["requests"]);
-    let policy = policy(TopologyPolicy::Restricted);
-    let ours = rules::hints(&machine, &occupancy, &"pod".into(), &request, &policy);
-    let ours = ours.into_iter().next().unwrap_or_default();
-    let expected = row["expect"].as_object().into_iter().flatten();
-    if row["expect"].as_object().is_none_or(serde_json::Map::is_empty) {
-        return same(&ours, &Vec::new());
-    }
-    expected.map(|(_, hints)| same_hints(ours.clone(), hints)).collect()
-}
-
-fn memory_alloc(row: &Value) -> Result<(), String> {
-    let (pod, container) = (text(&row["pod"]), text(&row["container"]));
-    let state = &row["before"]["machineState"];
-    let machine = memory_machine(state)?;
-    let mut occupancy = memory_occupancy(&machine, state, row, &pod);
-    let held = &row["before"]["assignments"][&pod][&container];
-    let assigned = |blocks: &Value| -> Vec<(NodeSet, MemoryKind, u64)> {
-        let block = |block: &Value| {
-            let kind = super::json::memory_kind(&text(&block["type"])).expect("a type of memory");
-            (nodes(&block["numaAffinity"]), kind, number(&block["size"]))
-        };
-        let mut all: Vec<_> = list(blocks).iter().map(block).collect();
-        all.sort();
-        all
-    };
-    let memory = assigned(held).into_iter();
-    let memory =
-        memory.map(|(nodes, kind, bytes)| MemoryBlock { nodes, kind, bytes: Bytes(bytes) }).collect();
-    if held.is_array() {
-        let held = Placement { memory, ..Placement::default() };
-        hold(&mut occupancy, &machine, &pod, &container, ContainerKind::App, held);
-    }
-    let mut request = request(0, &row["requests"]);
-    request.name = container.as_str().into();
-    if row["qosGuaranteed"] != true {
-        request.qos = Qos::Burstable;
-    }
-    let policy = policy(TopologyPolicy::BestEffort);
-    let placed =
-        admit_container(&machine, &occupancy, &pod.as_str().into(), &request, Some(&seat(row)), &policy);
-    let expected = assigned(&row["after"]["assignments"][&pod][&container]);
-    match (placed, row["error"].as_str()) {
-        (Ok(placed), None) => {
-            let blocks = placed.memory.into_iter().map(|block| (block.nodes, block.kind, block.bytes.0));
-            let mut ours: Vec<_> = blocks.collect();
-            ours.sort();
-            same(&ours, &expected)
-        }
-        (Err(_), Some(_)) => Ok(()),
-        (Ok(placed), Some(error)) => Err(format!("placed {placed:?}, expected {error}")),
-        (Err(rejection), None) => Err(format!("{rejection}, expected {expected:?}")),
-    }
 }
 
 /// A machine of which only the nodes are known, with their distances where given.

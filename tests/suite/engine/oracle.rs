@@ -167,7 +167,7 @@ pub fn compare(
         return Ok(());
     }
     let mut resources = Vec::new();
-    if ask.cpu_milli > 0 && ask.cpu_milli % 1000 == 0 {
+    if ask.cpu_milli > 0 && ask.cpu_milli.is_multiple_of(1000) {
         resources.push(cpu_hints(plan, machine, state, ask.cpu_milli / 1000));
     }
     if policy.memory == MemoryManager::Static && ask.memory + ask.pages > 0 {
