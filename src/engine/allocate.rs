@@ -21,8 +21,10 @@ impl Offer<'_> {
         let memory = self.take_memory(need, merged)?;
         let mut mems: NodeSet = memory.iter().flat_map(|block| block.nodes.iter()).collect();
         if !mems.is_empty() {
+            // A claim is as good as any here: without its GPU's memory the container could not use the GPU.
+            let claimed = need.devices.values().flat_map(|need| &need.claimed);
             let own = |id: &DeviceId| self.machine.device_memory.get(id).copied();
-            mems.extend(devices.values().flatten().filter_map(own));
+            mems.extend(devices.values().flatten().chain(claimed).filter_map(own));
         }
         Ok(Placement {
             cpus,

@@ -339,11 +339,13 @@ fn a_gpus_own_memory_stays_in_reach_and_is_promised_to_nobody() {
     });
     topology.gpus[0].memory_node = Some(NodeId(4));
     let machine = Machine::new(&topology, &Reserve::default()).unwrap();
-    let request = gpus(request(2, 1), DeviceRequest::Exact(ids(["GPU-0"])));
 
-    let placement = admit(&machine, &Occupancy::new(&machine), &request, &single()).unwrap();
+    for devices in [DeviceRequest::Exact(ids(["GPU-0"])), DeviceRequest::Claimed(ids(["GPU-0"]))] {
+        let request = gpus(request(2, 1), devices);
+        let placement = admit(&machine, &Occupancy::new(&machine), &request, &single()).unwrap();
 
-    assert_eq!(placement.mems.to_string(), "0,4");
+        assert_eq!(placement.mems.to_string(), "0,4");
+    }
     assert_eq!(machine.allocatable(NodeId(4), MemoryKind::Memory), Bytes(0));
 }
 
