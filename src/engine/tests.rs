@@ -58,14 +58,9 @@ fn single() -> Policy {
 
 fn request(cpus: u64, memory: u64) -> ContainerRequest {
     ContainerRequest {
-        name: "main".into(),
-        kind: ContainerKind::Unknown,
-        qos: Qos::Guaranteed,
         cpu_milli: cpus * 1000,
         memory: Bytes(memory * GIB),
-        hugepages: [].into(),
-        devices: [].into(),
-        opt_out: false,
+        ..ContainerRequest::nothing("main".into(), ContainerKind::Unknown, Qos::Guaranteed)
     }
 }
 

@@ -125,6 +125,14 @@ pub struct Rejection {
     pub largest: Option<Largest>,
 }
 
+impl Rejection {
+    /// A refusal of a container for a reason that needs no evidence.
+    pub fn of_container(reason: Reason, container: ContainerName, text: impl Into<String>) -> Self {
+        let (candidates, weaker, largest) = (Vec::new(), None, None);
+        Self { reason, container: Some(container), text: text.into(), candidates, weaker, largest }
+    }
+}
+
 impl fmt::Display for Rejection {
     /// The one line a user sees: reason, container, sentence.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -62,6 +62,21 @@ pub struct ContainerRequest {
 }
 
 impl ContainerRequest {
+    /// A container that asks for nothing.
+    #[must_use]
+    pub fn nothing(name: ContainerName, kind: ContainerKind, qos: Qos) -> Self {
+        Self {
+            name,
+            kind,
+            qos,
+            cpu_milli: 0,
+            memory: Bytes(0),
+            hugepages: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            opt_out: false,
+        }
+    }
+
     /// How many exclusive CPUs the static policy gives: the whole CPUs of a Guaranteed container, else none.
     #[must_use]
     pub fn exclusive_cpus(&self) -> Option<u32> {

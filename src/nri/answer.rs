@@ -170,14 +170,8 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_happens_next() {
-        let rejection = Rejection {
-            reason: Reason::TopologyAffinity,
-            container: Some("vllm".into()),
-            text: "no single NUMA node has 16 CPUs".into(),
-            candidates: Vec::new(),
-            weaker: None,
-            largest: None,
-        };
+        let text = "no single NUMA node has 16 CPUs";
+        let rejection = Rejection::of_container(Reason::TopologyAffinity, "vllm".into(), text);
 
         let ttrpc::Error::RpcStatus(status) = refusal(&rejection) else { panic!("no status") };
 

@@ -150,9 +150,6 @@ impl Ask {
     fn request(&self, name: &str, kind: ContainerKind) -> ContainerRequest {
         let pages = [(HugepageSize::GIB1, Bytes(self.pages * GIB))].into_iter();
         ContainerRequest {
-            name: name.into(),
-            kind,
-            qos: Qos::Guaranteed,
             cpu_milli: self.cpu_milli,
             memory: Bytes(self.memory * GIB),
             hugepages: pages.filter(|(_, bytes)| bytes.0 > 0).collect(),
@@ -160,7 +157,7 @@ impl Ask {
                 .then(|| (GPU.into(), DeviceRequest::Count(self.gpus)))
                 .into_iter()
                 .collect(),
-            opt_out: false,
+            ..ContainerRequest::nothing(name.into(), kind, Qos::Guaranteed)
         }
     }
 }

@@ -43,14 +43,11 @@ fn machine(with_cpus: u32, memory_only: u32, cores: u32) -> Machine {
 
 fn request(cpus: u64, gib: u64, gpus: u32) -> ContainerRequest {
     ContainerRequest {
-        name: "main".into(),
-        kind: ContainerKind::Unknown,
-        qos: Qos::Guaranteed,
         cpu_milli: cpus * 1000,
         memory: Bytes(gib << 30),
         hugepages: [(HugepageSize::GIB1, Bytes(2 << 30))].into(),
         devices: [(GPU.into(), DeviceRequest::Count(gpus))].into(),
-        opt_out: false,
+        ..ContainerRequest::nothing("main".into(), ContainerKind::Unknown, Qos::Guaranteed)
     }
 }
 

@@ -101,16 +101,8 @@ pub fn policy(topology: TopologyPolicy) -> Policy {
 }
 
 pub fn request(cpus: u64, memory: &Value) -> ContainerRequest {
-    let mut request = ContainerRequest {
-        name: "main".into(),
-        kind: ContainerKind::App,
-        qos: Qos::Guaranteed,
-        cpu_milli: cpus * 1000,
-        memory: Bytes(0),
-        hugepages: BTreeMap::new(),
-        devices: BTreeMap::new(),
-        opt_out: false,
-    };
+    let mut request = ContainerRequest::nothing("main".into(), ContainerKind::App, Qos::Guaranteed);
+    request.cpu_milli = cpus * 1000;
     for (kind, bytes) in amounts(memory) {
         match kind {
             MemoryKind::Memory => request.memory = bytes,

@@ -245,16 +245,7 @@ fn qos(spec: &Value) -> Qos {
 }
 
 fn container(one: &Value, kind: ContainerKind, qos: Qos, devices: &Value) -> ContainerRequest {
-    let mut request = ContainerRequest {
-        name: ContainerName::new(text(&one["name"])),
-        kind,
-        qos,
-        cpu_milli: 0,
-        memory: Bytes(0),
-        hugepages: BTreeMap::new(),
-        devices: BTreeMap::new(),
-        opt_out: false,
-    };
+    let mut request = ContainerRequest::nothing(ContainerName::new(text(&one["name"])), kind, qos);
     for (name, quantity) in one["resources"]["requests"].as_object().into_iter().flatten() {
         let amount = milli(&text(quantity));
         match memory_kind(name) {

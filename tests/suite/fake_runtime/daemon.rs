@@ -115,14 +115,7 @@ impl Fallback for RefuseDefaultNamespace {
 
 /// A refusal with that text.
 pub fn rejection(container: &str, text: &str) -> Rejection {
-    Rejection {
-        reason: Reason::Internal,
-        container: Some(container.into()),
-        text: text.into(),
-        candidates: Vec::new(),
-        weaker: None,
-        largest: None,
-    }
+    Rejection::of_container(Reason::Internal, container.into(), text)
 }
 
 /// A running daemon; ends when dropped.
