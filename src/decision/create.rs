@@ -1,15 +1,17 @@
 //! One container about to be made.
 
-use super::devices::{self, GPU};
+use super::annotated::{POOLED_GPU, Understood, invalid};
+use super::ineligible::{check_eligible, is_ineligible};
 use super::state::Role;
 use super::step::{key, verdict};
-use super::understand::{self, Moment, POOLED_GPU, Understood};
-use super::{Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, sandbox};
-use crate::engine::{self, Seat};
+use super::understand::{self, Moment};
+use super::words::{describe, placed_line, sentence, shared_line};
+use super::{Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, devices, sandbox};
+use crate::engine::{self, GPU, Seat};
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
-    ContainerFacts, ContainerRequest, CpuSet, DeviceRequest, MemoryManager, MemoryPolicy, NodeSet, Placement,
-    PodFacts, Policy, Qos, Reason, Rejection,
+    ContainerFacts, ContainerRequest, DeviceRequest, MemoryManager, MemoryPolicy, NodeSet, Placement,
+    PodFacts, Policy, Qos, Rejection,
 };
 
 /// Seats a container, or refuses it.
@@ -42,10 +44,10 @@ pub(super) fn let_through(state: &mut State, pod: &PodFacts, container: &Contain
 fn forged(container: &ContainerFacts) -> Result<(), Box<Rejection>> {
     match container.annotations.get(RECORD_ANNOTATION) {
         None => Ok(()),
-        Some(_) => Err(Box::new(understand::invalid(
-            container,
+        Some(_) => Err(invalid(
+            &container.name,
             format!("annotation {RECORD_ANNOTATION:?} is set: expected it absent, only maitred writes it"),
-        ))),
+        )),
     }
 }
 
@@ -73,9 +75,7 @@ fn seat(
     let (machine, occupancy) = (state.ledger.machine(), state.ledger.occupancy());
     let placement = engine::admit_container(machine, occupancy, &pod.uid, request, seat.as_ref(), policy)
         .map_err(named)?;
-    if settings.ineligible == Ineligible::Reject && is_ineligible(request) {
-        return Err(Box::new(ineligible(request)));
-    }
+    check_eligible(request, settings.ineligible)?;
     Ok(Some(Seated { placement, seat }))
 }
 
@@ -85,26 +85,6 @@ pub(super) fn takes_a_seat(request: &ContainerRequest, policy: &Policy) -> bool 
         && policy.memory == MemoryManager::Static
         && (request.memory.0 > 0 || !request.hugepages.is_empty());
     memory || request.exclusive_cpus().is_some() || !request.devices.is_empty()
-}
-
-/// The pinning everyone forgets: a GPU, NIC or hugepages, and no exclusive CPUs.
-fn is_ineligible(request: &ContainerRequest) -> bool {
-    let has_place = !request.devices.is_empty() || !request.hugepages.is_empty();
-    has_place && !request.opt_out && request.exclusive_cpus().is_none()
-}
-
-fn ineligible(request: &ContainerRequest) -> Rejection {
-    Rejection {
-        reason: Reason::InvalidRequest,
-        container: Some(request.name.clone()),
-        text: format!(
-            "asks for {} but gets no exclusive CPUs (policy.ineligible = reject): expected a Guaranteed pod with whole CPUs",
-            understand::describe(request)
-        ),
-        candidates: Vec::new(),
-        weaker: None,
-        largest: None,
-    }
 }
 
 fn settle(
@@ -119,7 +99,6 @@ fn settle(
         let line = shared_line(pod, container, understood);
         return share(state, pod, container, None, line, settings);
     };
-    let placement = with_gpu_memory(state, placement);
     let key = key(pod, container);
     state.ledger.reserve(key.clone(), Some(container.id.clone()), understood.request.kind, placement.clone());
     state.sandbox_of.insert(key.clone(), pod.id.clone());
@@ -193,17 +172,6 @@ fn chosen_gpus(state: &State, understood: &Understood, placement: &Placement) ->
     Some((devices::VISIBLE.to_owned(), uuids.join(",")))
 }
 
-/// The nodes that are the memory of a container's own GPUs stay open to it.
-fn with_gpu_memory(state: &State, mut placement: Placement) -> Placement {
-    if !placement.mems.is_empty() {
-        let held = |uuid: &str| placement.devices.values().any(|ids| ids.contains(&uuid.into()));
-        let gpus = state.topology.gpus.iter().filter(|gpu| gpu.uuid.as_deref().is_some_and(held));
-        let nodes: NodeSet = gpus.filter_map(|gpu| gpu.memory_node).collect();
-        placement.mems = placement.mems.union(&nodes);
-    }
-    placement
-}
-
 /// Where a container without CPUs of its own has them from.
 pub(super) fn shared_role(pod: &PodFacts, near: Option<NodeSet>, settings: &Settings) -> Role {
     match settings.reserved_namespaces.contains(&pod.namespace) {
@@ -261,57 +229,11 @@ fn refuse(
     settings: &Settings,
 ) -> Outcome {
     let request = understand::understand(pod, container, Moment::Making, &state.topology, settings)
-        .map(|understood| understand::describe(&understood.request));
+        .map(|understood| describe(&understood.request));
     let line = verdict(pod, Some(container), Decision::Rejected, rejection.to_string());
     Outcome {
         verdicts: vec![Verdict { request: request.unwrap_or_default(), ..line }],
         reply: Reply::Refuse(rejection),
         ..Outcome::default()
     }
-}
-
-fn shared_line(pod: &PodFacts, container: &ContainerFacts, understood: &Understood) -> Verdict {
-    let reason = match understood.every_gpu {
-        true => "shared pool; its environment shows it every GPU though it asks for none",
-        false => "shared pool",
-    };
-    let line = verdict(pod, Some(container), Decision::Shared, reason.into());
-    Verdict { request: understand::describe(&understood.request), warn: understood.every_gpu, ..line }
-}
-
-fn placed_line(
-    pod: &PodFacts,
-    container: &ContainerFacts,
-    understood: &Understood,
-    placement: &Placement,
-) -> Verdict {
-    let forgotten = is_ineligible(&understood.request);
-    let mut reason = sentence(placement);
-    if forgotten {
-        reason.push_str("; not pinned: expected a Guaranteed pod with whole CPUs");
-    }
-    Verdict {
-        request: understand::describe(&understood.request),
-        placement: Some(placement.clone()),
-        warn: forgotten || understood.every_gpu,
-        ..verdict(pod, Some(container), Decision::Placed, reason)
-    }
-}
-
-/// Where something sits, in words.
-pub(super) fn sentence(placement: &Placement) -> String {
-    let place = match (&placement.affinity, placement.preferred) {
-        (None, _) => "placed without locality".to_owned(),
-        (Some(nodes), true) => format!("aligned on node{} {nodes}", plural(nodes.len())),
-        (Some(nodes), false) => format!("not aligned, on nodes {nodes}"),
-    };
-    let cpus: &CpuSet = &placement.cpus;
-    match cpus.is_empty() {
-        true => format!("{place}, shared CPUs"),
-        false => format!("{place}, CPUs {cpus}"),
-    }
-}
-
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }

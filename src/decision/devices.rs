@@ -5,15 +5,12 @@
 //! `/var/run/nvidia-container-devices`, and by CDI name; NICs by `PCIDEVICE_*` (SR-IOV device plugin) and
 //! by uverbs nodes.
 
-use crate::model::{ContainerFacts, DeviceId, PciAddress, ResourceName, Topology};
+use crate::engine::{GPU, NIC};
+use crate::model::{ContainerFacts, DeviceId, PciAddress, PciAddressError, ResourceName, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The variable that the NVIDIA container runtime reads.
 pub(super) const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
-/// GPUs, as pods ask for them.
-pub(super) const GPU: &str = "nvidia.com/gpu";
-/// RDMA NICs, by their RDMA device's name.
-pub(super) const NIC: &str = "nic";
 /// Any other PCI function whose node is known, by its address.
 pub const PCI: &str = "pci";
 
@@ -40,7 +37,7 @@ impl Claims {
 pub(super) enum ClaimError {
     /// Not a PCI address where one belongs.
     #[error("environment variable {name}: {source}")]
-    Pci { name: String, source: crate::model::PciAddressError },
+    Pci { name: String, source: PciAddressError },
 }
 
 /// Reads the claims of one container.

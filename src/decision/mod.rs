@@ -1,10 +1,16 @@
-//! The reducer: one event of a runtime in, one outcome out. NRI, hooks, `plan`, conformance and churn
-//! all come through [`step`]; nothing here reads a file or a clock.
+//! The reducer: one event of a runtime in, one outcome out; nothing here reads a file or a clock.
+//!
+//! Whatever a runtime sends comes through [`step`]. `maitred plan` knows whole pods and seats them by the
+//! engine, but it has its machine, the pods' annotations and the owner's exemptions understood here.
 
+mod annotated;
 mod annotations;
 mod create;
 mod devices;
+mod encoded;
 mod event;
+mod ineligible;
+mod machine;
 mod outcome;
 mod sandbox;
 mod settings;
@@ -16,9 +22,13 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod understand;
+mod words;
 
+pub use annotated::{POOLED_GPU, Understood, annotated};
 pub use devices::PCI;
 pub use event::{Event, Observed};
+pub use ineligible::check_eligible;
+pub use machine::machine;
 pub use outcome::{CpusetUpdate, Decision, Edit, Outcome, Reply, Verdict};
 pub use settings::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
 pub use state::State;

@@ -1,13 +1,12 @@
 //! Pods as a whole: whether there is a table for them at all, and the end of what they held.
 
 use super::step::verdict;
-use super::{Decision, Outcome, Reply, Settings, State, Verdict, understand};
+use super::{Decision, Outcome, Reply, Settings, State, Verdict, encoded, understand};
 use crate::engine::{self, Seat};
 use crate::model::{
     Bytes, ContainerKind, ContainerRequest, MemoryManager, PodFacts, PodRequest, Policy, Qos, Rejection,
     Scope, TopologyPolicy,
 };
-use std::collections::BTreeMap;
 
 /// A sandbox is refused only when a Guaranteed pod's memory fits nowhere; whatever else does not fit is refused
 /// at its container, with a better reason. Nothing is reserved.
@@ -35,7 +34,7 @@ pub(super) fn run(state: &mut State, pod: PodFacts, settings: &Settings) -> Outc
 }
 
 fn no_room(state: &State, pod: &PodFacts, settings: &Settings) -> Result<(), Box<Rejection>> {
-    let memory_counts = understand::qos(&pod.cgroup_parent) == Qos::Guaranteed
+    let memory_counts = encoded::qos(&pod.cgroup_parent) == Qos::Guaranteed
         && settings.policy.memory == MemoryManager::Static
         && settings.policy.scope == Scope::Pod
         // An annotation may loosen this for a trusted namespace; its containers then say so themselves.
@@ -54,15 +53,11 @@ fn no_room(state: &State, pod: &PodFacts, settings: &Settings) -> Result<(), Box
 pub(super) fn sums(pod: &PodFacts) -> ContainerRequest {
     let resources = pod.resources.clone().unwrap_or_default();
     let memory = resources.memory_limit.and_then(|limit| u64::try_from(limit).ok());
+    let qos = encoded::qos(&pod.cgroup_parent);
     ContainerRequest {
-        name: pod.name.as_str().into(),
-        kind: ContainerKind::App,
-        qos: understand::qos(&pod.cgroup_parent),
-        cpu_milli: understand::cpu_milli(&resources),
+        cpu_milli: encoded::cpu_milli(&resources),
         memory: Bytes(memory.unwrap_or(0)),
-        hugepages: BTreeMap::new(),
-        devices: BTreeMap::new(),
-        opt_out: false,
+        ..ContainerRequest::nothing(pod.name.as_str().into(), ContainerKind::App, qos)
     }
 }
 

@@ -54,6 +54,18 @@ pub struct Exempt {
     pub runtime_handlers: BTreeSet<String>,
 }
 
+impl Exempt {
+    /// Why whatever is in that namespace or has that handler is never refused, if it is so.
+    #[must_use]
+    pub fn why(&self, namespace: &str, runtime_handler: &str) -> Option<String> {
+        if self.namespaces.contains(namespace) {
+            return Some(format!("namespace {namespace} is exempt"));
+        }
+        let handler = self.runtime_handlers.contains(runtime_handler);
+        handler.then(|| format!("runtime handler {runtime_handler} is exempt"))
+    }
+}
+
 /// What the runtime we answer can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {

@@ -1,13 +1,9 @@
 //! What the reducer remembers between events: the ledger, and which container is told which CPUs.
 
-use super::devices::PCI;
-use super::understand::POOLED_GPU;
-use super::{AnnotationPool, CpusetUpdate, Observed, Settings};
-use crate::engine::{Device, Machine, MachineError, Reserve};
+use super::{AnnotationPool, CpusetUpdate, Observed, Settings, machine};
+use crate::engine::{Machine, MachineError, Reserve};
 use crate::ledger::Ledger;
-use crate::model::{
-    ContainerFacts, ContainerId, ContainerKey, CpuSet, DeviceId, NodeSet, PodFacts, PodUid, Topology,
-};
+use crate::model::{ContainerFacts, ContainerId, ContainerKey, CpuSet, NodeSet, PodFacts, PodUid, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -54,19 +50,13 @@ impl State {
     /// An empty ledger over a machine.
     ///
     /// # Errors
-    /// The topology or the reserve cannot be decided about: no CPUs, reserved CPUs that are not online, …
+    /// As [`machine`].
     pub fn new(
         topology: Arc<Topology>,
         reserve: &Reserve,
         pool: &AnnotationPool,
     ) -> Result<Self, MachineError> {
-        let mut machine = Machine::new(&topology, reserve)?;
-        machine.set_devices(PCI.into(), pci_devices(&topology));
-        if let AnnotationPool::Only(ids) = pool {
-            let pooled = gpu_devices(&topology).filter(|device| ids.contains(&device.id));
-            machine.set_devices(POOLED_GPU.into(), pooled.collect());
-        }
-        let machine = Arc::new(machine);
+        let machine = Arc::new(machine(&topology, reserve, pool)?);
         Ok(Self {
             topology,
             ledger: Ledger::new(Arc::clone(&machine)),
@@ -200,19 +190,4 @@ impl Live {
     fn update(&self, id: &ContainerId, cpus: CpuSet) -> CpusetUpdate {
         CpusetUpdate { id: id.clone(), cgroups_path: self.cgroups_path.clone(), cpus, mems: None }
     }
-}
-
-fn gpu_devices(topology: &Topology) -> impl Iterator<Item = Device> {
-    topology.gpus.iter().filter_map(|gpu| {
-        let id = DeviceId::new(gpu.uuid.as_deref()?);
-        Some(Device { id, nodes: gpu.numa_node.map(NodeSet::single) })
-    })
-}
-
-fn pci_devices(topology: &Topology) -> Vec<Device> {
-    let device = |pci: &crate::model::PciDevice| Device {
-        id: DeviceId::new(pci.pci.to_string()),
-        nodes: pci.numa_node.map(NodeSet::single),
-    };
-    topology.pci.iter().map(device).collect()
 }

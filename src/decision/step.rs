@@ -1,7 +1,8 @@
 //! One event in, one outcome out.
 
+use super::annotated::invalid;
 use super::{CpusetUpdate, Decision, Edit, Event, Mode, Outcome, Reply, Settings, State, Verdict};
-use super::{create, sandbox, synchronize, understand};
+use super::{create, encoded, sandbox, synchronize, understand};
 use crate::model::{
     Bytes, ContainerFacts, ContainerKey, MemoryKind, NodeSet, PodFacts, Reason, Rejection, Resources,
 };
@@ -151,7 +152,7 @@ fn update(
 /// What a resize would change of a placement, in words. Absent and zero are "leave it".
 fn resized(placement: &crate::model::Placement, wanted: &Resources) -> Option<String> {
     let held = placement.cpus.len() as u64 * 1000;
-    let milli = understand::cpu_milli(wanted);
+    let milli = encoded::cpu_milli(wanted);
     if held > 0 && milli > 0 && milli != held {
         return Some(format!(
             "a resize from {held}m to {milli}m CPU would undo its placement on CPUs {}; recreate the pod instead",
@@ -172,10 +173,10 @@ fn resized(placement: &crate::model::Placement, wanted: &Resources) -> Option<St
 }
 
 fn refuse(pod: &PodFacts, container: &ContainerFacts, text: String) -> Outcome {
-    let rejection = understand::invalid(container, text);
+    let rejection = invalid(&container.name, text);
     Outcome {
         verdicts: vec![verdict(pod, Some(container), Decision::Rejected, rejection.to_string())],
-        reply: Reply::Refuse(Box::new(rejection)),
+        reply: Reply::Refuse(rejection),
         ..Outcome::default()
     }
 }
@@ -194,7 +195,7 @@ pub fn failure(event: &Event, settings: &Settings, why: &str) -> Outcome {
         let admitted = verdict(pod, Some(container), Decision::Exempt, format!("{text}; let through"));
         return Outcome { verdicts: vec![Verdict { warn: true, ..admitted }], ..Outcome::default() };
     }
-    let rejection = Rejection { reason: Reason::Internal, ..understand::invalid(container, text) };
+    let rejection = Rejection::of_container(Reason::Internal, container.name.clone(), text);
     Outcome {
         verdicts: vec![verdict(pod, Some(container), Decision::Rejected, rejection.to_string())],
         reply: Reply::Refuse(Box::new(rejection)),

@@ -1,19 +1,20 @@
 //! The ledger rebuilt from what runs, and what started unpinned while we were away put right.
 //!
-//! In order: records that hold up, cpusets that speak for themselves, seats remembered for containers that have
-//! stopped, then the containers that should have been
-//! pinned and are not. Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
+//! In order: records that hold up, cpusets that speak for themselves, seats remembered for containers that
+//! have stopped, then the containers that should have been pinned and are not. Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
 
-use super::create::{sentence, shared_role, takes_a_seat};
+use super::annotated::{POOLED_GPU, Understood};
+use super::create::{shared_role, takes_a_seat};
 use super::state::Role;
 use super::step::{key, verdict};
-use super::understand::{self, Moment, Understood};
-use super::{Decision, Observed, Outcome, Settings, State, Verdict, sandbox};
-use crate::engine;
+use super::understand::{self, Moment};
+use super::words::{describe, sentence};
+use super::{Decision, Observed, Outcome, Settings, State, Verdict, devices, sandbox};
+use crate::engine::{self, GPU};
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
-    ContainerFacts, ContainerId, ContainerRequest, ContainerState, CpuSet, DeviceRequest, NodeSet, Placement,
-    PodFacts,
+    ContainerFacts, ContainerId, ContainerKind, ContainerRequest, ContainerState, CpuSet, DeviceRequest,
+    NodeSet, Placement, PodFacts, Scope,
 };
 use std::collections::BTreeMap;
 
@@ -72,11 +73,10 @@ impl<'a> Running<'a> {
         state: &State,
         settings: &Settings,
     ) -> Self {
-        let configured = || facts.resources.cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty());
         Self {
             understood: understand::understand(&pod, facts, Moment::Running, &state.topology, settings).ok(),
             exempt: understand::exemption(&pod, Some(facts), settings),
-            cpus: observed.and_then(|seen| seen.cpus.clone()).or_else(configured),
+            cpus: observed.and_then(|seen| seen.cpus.clone()).or_else(|| configured(facts)),
             pod,
             facts,
         }
@@ -84,9 +84,8 @@ impl<'a> Running<'a> {
 
     /// What the runtime was last told, by its configuration.
     fn told(&self) -> Option<CpuSet> {
-        let configured = self.facts.resources.cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty());
         // A configuration the cgroup does not follow is as good as never told.
-        configured.filter(|cpus| self.cpus.as_ref().is_none_or(|real| real == cpus))
+        configured(self.facts).filter(|cpus| self.cpus.as_ref().is_none_or(|real| real == cpus))
     }
 
     /// How many exclusive CPUs it should have: none for those that never get any.
@@ -99,7 +98,7 @@ impl<'a> Running<'a> {
     }
 
     fn line(&self, decision: Decision, reason: String) -> Verdict {
-        let request = self.understood.as_ref().map(|u| understand::describe(&u.request)).unwrap_or_default();
+        let request = self.understood.as_ref().map(|u| describe(&u.request)).unwrap_or_default();
         Verdict { request, ..verdict(&self.pod, Some(self.facts), decision, reason) }
     }
 
@@ -131,12 +130,16 @@ impl<'a> Running<'a> {
 
     /// Whether the devices of a placement are among those its environment shows.
     fn delivered(&self, placement: &Placement) -> bool {
-        let shown = super::devices::env(self.facts, super::devices::VISIBLE).unwrap_or_default();
-        let gpus = placement.devices.iter().filter(|(resource, _)| {
-            matches!(resource.as_str(), super::devices::GPU | understand::POOLED_GPU)
-        });
+        let shown = devices::env(self.facts, devices::VISIBLE).unwrap_or_default();
+        let gpus =
+            placement.devices.iter().filter(|(resource, _)| matches!(resource.as_str(), GPU | POOLED_GPU));
         gpus.flat_map(|(_, ids)| ids).all(|id| shown.split(',').any(|one| one.trim() == id.as_str()))
     }
+}
+
+/// The CPUs the runtime's configuration has.
+fn configured(facts: &ContainerFacts) -> Option<CpuSet> {
+    facts.resources.cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())
 }
 
 fn adopt(
@@ -148,7 +151,7 @@ fn adopt(
 ) -> bool {
     let key = key(&one.pod, one.facts);
     let exclusive = !placement.cpus.is_empty();
-    let kind = crate::model::ContainerKind::Unknown;
+    let kind = ContainerKind::Unknown;
     if state.ledger.adopt(key.clone(), one.facts.id.clone(), kind, placement.clone()).is_err() {
         return false;
     }
@@ -165,7 +168,7 @@ fn adopt(
 /// The pod's nodes are those its first container sits on.
 fn remember_seat(state: &mut State, one: &Running<'_>, placement: &Placement) {
     let scope = one.understood.as_ref().map(|understood| understood.policy.scope);
-    if scope == Some(crate::model::Scope::Pod) && state.ledger.seat(&one.pod.uid).is_none() {
+    if scope == Some(Scope::Pod) && state.ledger.seat(&one.pod.uid).is_none() {
         let seat = engine::Seat { affinity: placement.affinity.clone(), preferred: placement.preferred };
         state.ledger.set_seat(one.pod.uid.clone(), seat);
     }
@@ -201,7 +204,7 @@ fn by_cpuset(state: &mut State, one: &Running<'_>, outcome: &mut Outcome) -> boo
 fn recall(state: &mut State, hint: &Record) {
     let sandbox = state.pods.values().find(|pod| pod.uid == hint.key.pod).map(|pod| pod.id.clone());
     let (Some(sandbox), None) = (sandbox, state.ledger.get(&hint.key)) else { return };
-    let kind = crate::model::ContainerKind::Unknown;
+    let kind = ContainerKind::Unknown;
     let placement = hint.placement().clone();
     if state.ledger.adopt(hint.key.clone(), hint.id.clone(), kind, placement).is_ok() {
         state.ledger.lend(&hint.key, &hint.id);

@@ -1,33 +1,15 @@
 //! From what a runtime shows of a container to what it asks for.
-//!
-//! NRI shows no pod spec. What encodes it: the QoS class in the cgroup parent's name, the CPU request in the
-//! shares (`milli × 1024 / 1000`, at least 2), the limit in quota/period (kubelet `pkg/kubelet/cm/helpers`).
 
-use super::annotations::{self, Floor, GpuCount, Wishes};
-use super::devices::{self, Claims, GPU};
-use super::{AnnotationPool, Settings};
+use super::annotated::{self, POOLED_GPU, Understood, invalid};
+use super::{Settings, devices, encoded};
 use crate::model::{
-    Bytes, ContainerFacts, ContainerKind, ContainerRequest, DeviceRequest, HugepageSize, MemoryMode,
-    PodFacts, Policy, Qos, Reason, Rejection, Resource, ResourceName, Resources, Topology,
+    Bytes, ContainerFacts, ContainerKind, ContainerRequest, DeviceRequest, PodFacts, Qos, Rejection, Topology,
 };
-use std::collections::BTreeMap;
 
-/// GPUs withheld from the device plugin for annotations to ask for.
-pub(super) const POOLED_GPU: &str = "gpus.maitred.io";
 /// The kubelet writes it and tenants cannot forge it: where the pod came from.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 /// What the kubelet gives node-critical containers; Guaranteed pods have it too.
 const NODE_CRITICAL_OOM: i64 = -997;
-
-/// A container, understood.
-#[derive(Debug, Clone)]
-pub(super) struct Understood {
-    pub request: ContainerRequest,
-    pub policy: Policy,
-    pub memory_mode: Option<MemoryMode>,
-    /// The environment shows it every GPU though it asked for none.
-    pub every_gpu: bool,
-}
 
 /// When a container is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,51 +31,9 @@ pub(super) fn exemption(
     if let Some(source) = source.filter(|source| *source != "api") {
         return Some(format!("a static pod (from {source})"));
     }
-    if settings.exempt.namespaces.contains(&pod.namespace) {
-        return Some(format!("namespace {} is exempt", pod.namespace));
-    }
-    if settings.exempt.runtime_handlers.contains(&pod.runtime_handler) {
-        return Some(format!("runtime handler {} is exempt", pod.runtime_handler));
-    }
-    (critical && qos(&pod.cgroup_parent) != Qos::Guaranteed)
-        .then(|| "node-critical by its oom score".to_owned())
-}
-
-/// The QoS class, from the cgroup parent's name alone: `…/kubepods/pod<uid>` or `kubepods-pod<uid>.slice` is
-/// Guaranteed; anything that no kubelet makes is unknown.
-pub(super) fn qos(cgroup_parent: &str) -> Qos {
-    let last = cgroup_parent.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let words: Vec<&str> = match last.strip_suffix(".slice") {
-        Some(slice) => slice.split('-').collect(),
-        None => cgroup_parent.split('/').collect(),
-    };
-    let Some(at) = words.iter().rposition(|word| *word == "kubepods") else { return Qos::Unknown };
-    match words[at + 1..] {
-        ["burstable", pod, ..] if pod.starts_with("pod") => Qos::Burstable,
-        ["besteffort", pod, ..] if pod.starts_with("pod") => Qos::BestEffort,
-        [pod, ..] if pod.starts_with("pod") => Qos::Guaranteed,
-        _ => Qos::Unknown,
-    }
-}
-
-/// The CPU request in thousandths. The kubelet rounds down when it makes shares, so this rounds up; it is
-/// exact. Two shares are the least there is and mean "none".
-pub(super) fn cpu_milli(resources: &Resources) -> u64 {
-    match resources.shares {
-        None | Some(0..=2) => 0,
-        Some(shares) => shares.saturating_mul(1000).div_ceil(1024),
-    }
-}
-
-/// Whether the quota says the same as the shares; no quota says nothing. They differ where the pod, not the
-/// container, carries the limits.
-fn quota_agrees(resources: &Resources, milli: u64) -> bool {
-    match (resources.quota, resources.period) {
-        (Some(quota), Some(period)) if quota > 0 && period > 0 => {
-            quota.unsigned_abs().saturating_mul(1000) / period == milli
-        }
-        _ => true,
-    }
+    let critical = critical && encoded::qos(&pod.cgroup_parent) != Qos::Guaranteed;
+    let by_owner = settings.exempt.why(&pod.namespace, &pod.runtime_handler);
+    by_owner.or_else(|| critical.then(|| "node-critical by its oom score".to_owned()))
 }
 
 /// Understands one container of a pod; what cannot be followed is a refusal that names it.
@@ -104,184 +44,48 @@ pub(super) fn understand(
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Understood, Box<Rejection>> {
-    let invalid = |text: String| Box::new(invalid(container, text));
-    let floor = Floor {
-        policy: settings.policy.topology,
-        scope: settings.policy.scope,
-        trusted: settings.trusted_namespaces.contains(&pod.namespace),
-    };
-    let wishes =
-        annotations::wishes(&pod.annotations, &container.name, floor).map_err(|e| invalid(e.to_string()))?;
-    let claims = devices::claims(container, topology).map_err(|e| invalid(e.to_string()))?;
-    let hugepages = hugepages(&container.resources).map_err(invalid)?;
+    let name = &container.name;
+    let mut wishes = annotated::wishes(&pod.annotations, &pod.namespace, name, settings)?;
+    let claims = devices::claims(container, topology).map_err(|error| invalid(name, error.to_string()))?;
+    let hugepages = encoded::hugepages(&container.resources).map_err(|text| invalid(name, text))?;
     let every_gpu = claims.every_gpu && wishes.gpus.is_none();
-    let devices = wanted_devices(&wishes, claims, moment, settings, topology).map_err(invalid)?;
-    let milli = cpu_milli(&container.resources);
+    if moment == Moment::Running && claims.gpus().is_some() {
+        wishes.gpus = None;
+    }
+    let milli = encoded::cpu_milli(&container.resources);
+    let claimed = claims.devices.into_iter().map(|(resource, ids)| (resource, DeviceRequest::Claimed(ids)));
     let request = ContainerRequest {
-        name: container.name.clone(),
+        name: name.clone(),
         kind: ContainerKind::Unknown,
-        qos: qos(&pod.cgroup_parent),
+        qos: encoded::qos(&pod.cgroup_parent),
         cpu_milli: milli,
         memory: Bytes(container.resources.memory_limit.and_then(|m| u64::try_from(m).ok()).unwrap_or(0)),
         hugepages,
-        devices,
-        opt_out: wishes.exclusive == Some(false) || !quota_agrees(&container.resources, milli),
+        devices: claimed.collect(),
+        opt_out: !encoded::quota_agrees(&container.resources, milli),
     };
-    let policy = Policy {
-        topology: wishes.policy.unwrap_or(settings.policy.topology),
-        scope: wishes.scope.unwrap_or(settings.policy.scope),
-        ..settings.policy.clone()
-    };
-    Ok(Understood {
-        request,
-        policy,
-        memory_mode: wishes.memory_policy.or(settings.memory_policy),
-        every_gpu,
-    })
-}
-
-/// A refusal of a container whose own words cannot be followed.
-pub(super) fn invalid(container: &ContainerFacts, text: String) -> Rejection {
-    Rejection {
-        reason: Reason::InvalidRequest,
-        container: Some(container.name.clone()),
-        text,
-        candidates: Vec::new(),
-        weaker: None,
-        largest: None,
-    }
-}
-
-fn hugepages(resources: &Resources) -> Result<BTreeMap<HugepageSize, Bytes>, String> {
-    let mut pages = BTreeMap::new();
-    // The kubelet sends every size of the machine, zero for those not asked for.
-    for (size, bytes) in resources.hugepage_limits.iter().filter(|(_, bytes)| *bytes > 0) {
-        let size: HugepageSize = size.parse().map_err(|e| format!("hugepage limit: {e}"))?;
-        if bytes % size.bytes() != 0 {
-            return Err(format!("hugepage limit: {bytes} bytes are no whole number of {size} pages"));
-        }
-        pages.insert(size, Bytes(*bytes));
-    }
-    Ok(pages)
-}
-
-fn wanted_devices(
-    wishes: &Wishes,
-    claims: Claims,
-    moment: Moment,
-    settings: &Settings,
-    topology: &Topology,
-) -> Result<BTreeMap<ResourceName, DeviceRequest>, String> {
-    let asked = wishes.gpus.filter(|count| *count != GpuCount::Some(0));
-    let asked = match (claims.gpus(), asked, moment) {
-        (_, None, _) | (Some(_), Some(_), Moment::Running) => None,
-        (None, Some(count), _) => Some(pooled_gpus(count, settings, topology)?),
-        (Some(named), Some(_), Moment::Making) => {
-            let named: Vec<&str> = named.iter().map(crate::model::DeviceId::as_str).collect();
-            return Err(format!(
-                "annotation gpus.maitred.io asks for GPUs while the container already names {}: expected one of the two",
-                named.join(", ")
-            ));
-        }
-    };
-    let claimed = claims.devices.into_iter().map(|(resource, ids)| (resource, DeviceRequest::Claimed(ids)));
-    Ok(claimed.chain(asked).collect())
-}
-
-fn pooled_gpus(
-    count: GpuCount,
-    settings: &Settings,
-    topology: &Topology,
-) -> Result<(ResourceName, DeviceRequest), String> {
-    let (resource, size) = match &settings.annotation_pool {
-        AnnotationPool::None => {
-            return Err(
-                "annotation gpus.maitred.io: this node gives no GPUs to annotations (gpu.annotation_pool)"
-                    .into(),
-            );
-        }
-        AnnotationPool::All => (GPU, topology.gpus.len()),
-        AnnotationPool::Only(ids) => (POOLED_GPU, ids.len()),
-    };
-    let count = match count {
-        GpuCount::Some(count) => count,
-        GpuCount::All => u32::try_from(size.max(1)).unwrap_or(u32::MAX),
-    };
-    Ok((resource.into(), DeviceRequest::Count(count)))
+    let understood = annotated::follow(wishes, request, topology, settings)?;
+    Ok(Understood { every_gpu, ..understood })
 }
 
 /// Whether a container counts on us by its class and shares, or by asking us for GPUs: what must not start
 /// without a decision.
 pub(super) fn counts_on_us(pod: &PodFacts, container: &ContainerFacts) -> bool {
-    let milli = cpu_milli(&container.resources);
-    let whole = milli > 0 && milli.is_multiple_of(1000) && quota_agrees(&container.resources, milli);
-    let asks = pod.annotations.keys().any(|key| key.starts_with("gpus.maitred.io"));
-    asks || (whole && qos(&pod.cgroup_parent) == Qos::Guaranteed)
-}
-
-/// The request in one line, for the log.
-pub(super) fn describe(request: &ContainerRequest) -> String {
-    let mut parts = Vec::new();
-    match request.exclusive_cpus() {
-        Some(count) => parts.push(Resource::Cpu.amount(u64::from(count))),
-        None if request.cpu_milli > 0 => parts.push(format!("{}m CPU shared", request.cpu_milli)),
-        None => {}
-    }
-    if request.memory.0 > 0 {
-        parts.push(request.memory.to_string());
-    }
-    for (size, bytes) in &request.hugepages {
-        parts.push(format!("{} hugepages of {size}", bytes.0 / size.bytes()));
-    }
-    for (resource, wanted) in &request.devices {
-        parts.push(match wanted {
-            DeviceRequest::Count(count) => Resource::Device(resource.clone()).amount(u64::from(*count)),
-            DeviceRequest::Exact(ids) => format!("{resource} {}", join(ids)),
-            DeviceRequest::Claimed(ids) => format!("{resource} {} (claimed)", join(ids)),
-        });
-    }
-    match parts.is_empty() {
-        true => "nothing".into(),
-        false => parts.join(", "),
-    }
-}
-
-fn join(ids: &std::collections::BTreeSet<crate::model::DeviceId>) -> String {
-    ids.iter().map(crate::model::DeviceId::as_str).collect::<Vec<_>>().join("+")
+    let milli = encoded::cpu_milli(&container.resources);
+    let agrees = encoded::quota_agrees(&container.resources, milli);
+    let whole = milli > 0 && milli.is_multiple_of(1000) && agrees;
+    let asks = pod.annotations.keys().any(|key| key.starts_with(POOLED_GPU));
+    asks || (whole && encoded::qos(&pod.cgroup_parent) == Qos::Guaranteed)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{container, limits, machine, pod, settings, whole};
+    use super::super::AnnotationPool;
+    use super::super::testing::{container, machine, pod, settings, whole};
     use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn the_cgroup_parent_tells_the_class() {
-        for (parent, class) in [
-            ("/kubepods/pod1234", Qos::Guaranteed),
-            ("/kubepods/burstable/pod1234", Qos::Burstable),
-            ("/kubelet/kubepods/besteffort/pod1234/", Qos::BestEffort),
-            ("kubepods-pod1234_5.slice", Qos::Guaranteed),
-            ("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice", Qos::Burstable),
-            ("kubepods-besteffort-pod12.slice", Qos::BestEffort),
-            ("", Qos::Unknown),
-            ("/user.slice", Qos::Unknown),
-            ("/kubepods", Qos::Unknown),
-            ("/podlike/kubepodsx/pod1", Qos::Unknown),
-            ("/kubepods/other/pod1", Qos::Unknown),
-        ] {
-            assert_eq!(qos(parent), class, "{parent}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn shares_give_back_the_request(milli in 3u64..400_000) {
-            prop_assert_eq!(cpu_milli(&limits(milli, 0)), milli);
-            prop_assert!(quota_agrees(&limits(milli, 0), milli));
-        }
-    }
+    use crate::engine::GPU;
+    use crate::model::HugepageSize;
+    use std::collections::BTreeMap;
 
     #[test]
     fn a_pods_own_limits_make_no_exclusive_container() {

@@ -1,0 +1,87 @@
+//! What the log says of a container: what it asks for, what it got, in one line.
+
+use super::ineligible::is_ineligible;
+use super::step::verdict;
+use super::{Decision, Understood, Verdict};
+use crate::model::{
+    ContainerFacts, ContainerRequest, DeviceId, DeviceRequest, Placement, PodFacts, Resource,
+};
+use std::collections::BTreeSet;
+
+/// The line of a container in the shared pool.
+pub(super) fn shared_line(pod: &PodFacts, container: &ContainerFacts, understood: &Understood) -> Verdict {
+    let reason = match understood.every_gpu {
+        true => "shared pool; its environment shows it every GPU though it asks for none",
+        false => "shared pool",
+    };
+    let line = verdict(pod, Some(container), Decision::Shared, reason.into());
+    Verdict { request: describe(&understood.request), warn: understood.every_gpu, ..line }
+}
+
+/// The line of a container that holds something.
+pub(super) fn placed_line(
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    understood: &Understood,
+    placement: &Placement,
+) -> Verdict {
+    let forgotten = is_ineligible(&understood.request);
+    let mut reason = sentence(placement);
+    if forgotten {
+        reason.push_str("; not pinned: expected a Guaranteed pod with whole CPUs");
+    }
+    Verdict {
+        request: describe(&understood.request),
+        placement: Some(placement.clone()),
+        warn: forgotten || understood.every_gpu,
+        ..verdict(pod, Some(container), Decision::Placed, reason)
+    }
+}
+
+/// Where something sits, in words.
+pub(super) fn sentence(placement: &Placement) -> String {
+    let place = match (&placement.affinity, placement.preferred) {
+        (None, _) => "placed without locality".to_owned(),
+        (Some(nodes), true) => format!("aligned on node{} {nodes}", plural(nodes.len())),
+        (Some(nodes), false) => format!("not aligned, on nodes {nodes}"),
+    };
+    match placement.cpus.is_empty() {
+        true => format!("{place}, shared CPUs"),
+        false => format!("{place}, CPUs {}", placement.cpus),
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// The request in one line, for the log.
+pub(super) fn describe(request: &ContainerRequest) -> String {
+    let mut parts = Vec::new();
+    match request.exclusive_cpus() {
+        Some(count) => parts.push(Resource::Cpu.amount(u64::from(count))),
+        None if request.cpu_milli > 0 => parts.push(format!("{}m CPU shared", request.cpu_milli)),
+        None => {}
+    }
+    if request.memory.0 > 0 {
+        parts.push(request.memory.to_string());
+    }
+    for (size, bytes) in &request.hugepages {
+        parts.push(format!("{} hugepages of {size}", bytes.0 / size.bytes()));
+    }
+    for (resource, wanted) in &request.devices {
+        parts.push(match wanted {
+            DeviceRequest::Count(count) => Resource::Device(resource.clone()).amount(u64::from(*count)),
+            DeviceRequest::Exact(ids) => format!("{resource} {}", join(ids)),
+            DeviceRequest::Claimed(ids) => format!("{resource} {} (claimed)", join(ids)),
+        });
+    }
+    match parts.is_empty() {
+        true => "nothing".into(),
+        false => parts.join(", "),
+    }
+}
+
+fn join(ids: &BTreeSet<DeviceId>) -> String {
+    ids.iter().map(DeviceId::as_str).collect::<Vec<_>>().join("+")
+}
