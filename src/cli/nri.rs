@@ -4,7 +4,6 @@ use super::{CliError, Exit};
 use crate::config::{Authority, Config};
 use crate::decision::{CpusetUpdate, Mode, Observed, State};
 use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
-use crate::engine::Reserve;
 use crate::host::{self, privileges};
 use crate::ledger::Record;
 use crate::log;
@@ -132,9 +131,7 @@ impl Node {
             false => Config::parse(&host.config, "the configuration the runtime passes on")?,
         };
         let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
-        let (cpus, memory) = config.reserve();
-        let reserve = Reserve { cpus, memory };
-        let state = State::new(Arc::new(topology), &reserve, &config.gpu.annotation_pool)?;
+        let state = State::new(Arc::new(topology), &config.reserve(), &config.gpu.annotation_pool)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
         if settings.mode == Mode::Enforce && self.kubelet_decides(config.authority) {
             settings.mode = Mode::Audit;

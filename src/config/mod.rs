@@ -13,6 +13,7 @@ pub use error::{ConfigError, Place};
 pub use glob::Glob;
 
 use crate::decision::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+use crate::engine::Reserve;
 use crate::model::{
     Bytes, CpuOptions, CpuSet, MemoryKind, MemoryManager, MemoryMode, NodeId, Policy, ResourceName, Scope,
     TopologyPolicy, UnknownLocality,
@@ -226,8 +227,8 @@ impl Config {
 
     /// What is kept for the system: CPUs, if the owner named them, and memory by node.
     #[must_use]
-    pub fn reserve(&self) -> (Option<CpuSet>, BTreeMap<(NodeId, MemoryKind), Bytes>) {
-        (self.cpu.reserved.clone(), self.memory.reserved.clone())
+    pub fn reserve(&self) -> Reserve {
+        Reserve { cpus: self.cpu.reserved.clone(), memory: self.memory.reserved.clone() }
     }
 
     /// Whether a resource of a pod spec is an RDMA NIC.

@@ -2,6 +2,7 @@
 
 use maitred::config::{Config, ConfigError, Delivery};
 use maitred::decision::{AnnotationPool, Features, Mode};
+use maitred::engine::Reserve;
 use maitred::model::{
     Bytes, CpuOption, CpuSet, HugepageSize, MemoryKind, MemoryMode, NodeId, ResourceName, Scope,
     TopologyPolicy, UnknownLocality,
@@ -115,7 +116,7 @@ fn everything_can_be_said() {
     assert!(config.policy.prefer_closest);
     let options = [CpuOption::FullPcpusOnly, CpuOption::StrictReservation];
     assert_eq!(config.policy.cpu.0, options.into());
-    let (cpus, memory) = config.reserve();
+    let Reserve { cpus, memory } = config.reserve();
     assert_eq!(cpus, Some("0-1,64-65".parse::<CpuSet>().unwrap()));
     assert_eq!(memory[&(NodeId(0), MemoryKind::Memory)], Bytes(4 << 30));
     assert_eq!(memory[&(NodeId(0), MemoryKind::Hugepages(HugepageSize::GIB1))], Bytes(2 << 30));

@@ -2,8 +2,7 @@
 
 use super::pods::Pod;
 use super::seat::{Fill, Room, Seat, Seated};
-use crate::config::Delivery;
-use crate::model::{CpuSet, HugepageSize, MemoryKind, NodeSet, Rejection};
+use crate::model::{Candidate, CpuSet, HugepageSize, MemoryKind, MemoryMode, NodeSet, Rejection, Shortage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -103,12 +102,12 @@ fn fill(pod: &Pod, fill: &Fill) -> FillJson {
 }
 
 fn candidates(rejection: &Rejection) -> Vec<CandidateJson> {
-    let short = |shortage: &crate::model::Shortage| ShortJson {
+    let short = |shortage: &Shortage| ShortJson {
         resource: shortage.resource.name(),
         needed: shortage.needed,
         available: shortage.available,
     };
-    let candidate = |candidate: &crate::model::Candidate| CandidateJson {
+    let candidate = |candidate: &Candidate| CandidateJson {
         nodes: candidate.nodes.clone(),
         short: candidate.short.iter().map(short).collect(),
     };
@@ -118,16 +117,13 @@ fn candidates(rejection: &Rejection) -> Vec<CandidateJson> {
 fn container(room: &Room<'_>, seat: &Seat) -> ContainerJson {
     let placement = &seat.placement;
     let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
-    let memory = &room.config.memory;
-    let mode = memory.mode.filter(|_| memory.delivery != Delivery::Cpuset);
-    let policy =
-        |(mode, nodes): (crate::model::MemoryMode, NodeSet)| PolicyJson { mode: mode.to_string(), nodes };
+    let policy = |(mode, nodes): (MemoryMode, NodeSet)| PolicyJson { mode: mode.to_string(), nodes };
     ContainerJson {
         name: seat.name.to_string(),
         exclusive: !placement.cpus.is_empty(),
         aligned: seat.aligned,
         cpus: Some(placement.cpus.clone()).filter(|cpus| !cpus.is_empty()),
-        memory_policy: mode.zip(mems.clone()).map(policy),
+        memory_policy: seat.memory_mode.zip(mems.clone()).map(policy),
         mems,
         gpus: seat.gpus(room.topology),
         nics: seat.nics(),

@@ -10,7 +10,6 @@ mod text;
 
 use super::{CliError, Exit, machine, output};
 use crate::config::Config;
-use crate::engine::{Machine, Reserve};
 use manifest::{Manifest, PodError};
 use pods::Pod;
 use seat::Room;
@@ -58,10 +57,8 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let config = Config::load(args.config.as_deref())?;
     let mut pods = pods(&args.files, &config)?;
     let topology = args.machine.read(&config.gpu.driver_root)?;
-    let (cpus, memory) = config.reserve();
-    let machine = Machine::new(&topology, &Reserve { cpus, memory })
+    let mut room = Room::new(&topology, &config)
         .map_err(|source| CliError::Machine { origin: args.machine.origin(), source })?;
-    let mut room = Room::new(&topology, machine, &config);
     let last = if args.fill { pods.pop() } else { None };
     let seated: Vec<_> = pods.into_iter().map(|pod| room.seat(pod)).collect();
     let fill = last.as_ref().map(|pod| (pod, room.fill(pod)));

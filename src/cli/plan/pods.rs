@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 /// A pod to be seated.
 #[derive(Debug, Clone)]
 pub struct Pod {
-    /// What it asks for.
+    /// What it asks for, by its spec alone.
     pub request: PodRequest,
+    /// Its annotations, ours among them.
+    pub annotations: BTreeMap<String, String>,
     /// Why it is never rejected, if it is so.
     pub exempt: Option<String>,
     /// What its author should know, whatever becomes of it.
@@ -60,7 +62,10 @@ pub fn pod(manifest: &Manifest, number: usize, config: &Config) -> Result<Pod, P
         namespace,
         containers,
     };
-    Ok(Pod { exempt: exempt(manifest, &request, config), request, notes })
+    let handler = spec.runtime_class_name.as_deref().unwrap_or_default();
+    let exempt = config.exempt.why(&request.namespace, handler);
+    let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
+    Ok(Pod { request, annotations, exempt, notes })
 }
 
 fn name(manifest: &Manifest) -> Result<String, PodError> {
@@ -68,16 +73,6 @@ fn name(manifest: &Manifest) -> Result<String, PodError> {
     let name = metadata.name.clone().or_else(|| metadata.generate_name.clone());
     name.filter(|name| !name.is_empty())
         .ok_or_else(|| manifest.place.error("metadata.name", "missing: expected the pod's name"))
-}
-
-fn exempt(manifest: &Manifest, request: &PodRequest, config: &Config) -> Option<String> {
-    let handler = manifest.spec.runtime_class_name.as_ref();
-    if config.exempt.namespaces.contains(&request.namespace) {
-        return Some(format!("namespace {} is exempt", request.namespace));
-    }
-    handler
-        .filter(|handler| config.exempt.runtime_handlers.contains(*handler))
-        .map(|handler| format!("runtime handler {handler} is exempt"))
 }
 
 fn notes(manifest: &Manifest) -> Vec<String> {
@@ -90,13 +85,6 @@ fn notes(manifest: &Manifest) -> Vec<String> {
     }
     if manifest.spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
         notes.push("resource claims are not understood: their devices are not seated".into());
-    }
-    // The one place for annotations: `policy.maitred.io` and its like belong to the decision room.
-    let annotations = manifest.metadata.annotations.iter().flatten();
-    for (key, _) in
-        annotations.filter(|(key, _)| key.split('/').next().unwrap_or(key).ends_with(".maitred.io"))
-    {
-        notes.push(format!("plan does not follow annotations: {key} has no effect here"));
     }
     notes
 }
@@ -133,15 +121,14 @@ impl Reader<'_> {
             let name = &self.container.name;
             notes.push(format!("no exclusive CPUs: container {name} asks for {cpu}, not for whole CPUs"));
         }
+        let name = ContainerName::new(&self.container.name);
         Ok(ContainerRequest {
-            name: ContainerName::new(&self.container.name),
-            kind,
-            qos,
             cpu_milli: cpu.milli(),
             memory: Bytes(amount(&limits, "memory").units()),
             hugepages: self.hugepages(&limits)?,
             devices: self.devices(&limits, notes)?,
             opt_out,
+            ..ContainerRequest::nothing(name, kind, qos)
         })
     }
 
@@ -269,17 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn pod_level_resources_and_annotations_are_not_passed_over_in_silence() {
-        let pod = one(
-            "kind: Pod\nmetadata: {name: a, annotations: {policy.maitred.io/pod: none, x.io/y: z}}\nspec: \
-                       {resources: {limits: {cpu: 4}}, resourceClaims: [{name: g}], containers: [{name: m}]}",
-        );
+    fn pod_level_resources_and_claims_are_not_passed_over_in_silence() {
+        let pod = one("kind: Pod\nmetadata: {name: a}\nspec: \
+                       {resources: {limits: {cpu: 4}}, resourceClaims: [{name: g}], containers: [{name: m}]}");
         assert!(pod.request.containers[0].opt_out);
         let all = pod.notes.join("\n");
-        for word in ["pod-level resources", "resource claims", "policy.maitred.io/pod has no effect"] {
+        for word in ["pod-level resources", "resource claims"] {
             assert!(all.contains(word), "{all}");
         }
-        assert!(!all.contains("x.io"));
     }
 
     #[test]

@@ -2,22 +2,25 @@
 
 use super::pods::Pod;
 use crate::config::Config;
-use crate::decision::{AnnotationPool, Ineligible};
-use crate::engine::{self, GPU, Machine, NIC, Occupancy};
+use crate::decision::{self, AnnotationPool, Features, POOLED_GPU, Settings, Understood};
+use crate::engine::{self, GPU, Machine, MachineError, NIC, Occupancy};
 use crate::model::{
-    ContainerName, ContainerRequest, DeviceId, MemoryKind, NodeSet, Placement, PodUid, Reason, Rejection,
-    ResourceName, Topology,
+    ContainerName, DeviceId, MemoryKind, MemoryMode, NodeSet, Placement, PodRequest, PodUid, Policy,
+    Rejection, ResourceName, Scope, Topology, TopologyPolicy,
 };
 
 /// The most replicas `--fill` tries; a node has room for a few hundred pods at most.
 const MOST_REPLICAS: usize = 10_000;
+
+/// What GPUs are handed out as: by the device plugin, and to annotations alone.
+pub const GPUS: [&str; 2] = [GPU, POOLED_GPU];
 
 /// A machine that pods are seated on.
 pub struct Room<'a> {
     pub topology: &'a Topology,
     pub machine: Machine,
     pub occupancy: Occupancy,
-    pub config: &'a Config,
+    pub settings: Settings,
 }
 
 /// A pod and what became of it.
@@ -30,6 +33,8 @@ pub struct Seated {
 pub struct Seat {
     pub name: ContainerName,
     pub placement: Placement,
+    /// The memory policy of its processes; `None` leaves the kernel's default.
+    pub memory_mode: Option<MemoryMode>,
     /// Everything it has, CPUs too, lies on one node.
     pub aligned: bool,
 }
@@ -44,26 +49,29 @@ pub struct Fill {
 
 impl<'a> Room<'a> {
     /// The empty machine.
-    pub fn new(topology: &'a Topology, mut machine: Machine, config: &'a Config) -> Self {
+    ///
+    /// # Errors
+    /// The machine and what the configuration reserves on it do not go together.
+    pub fn new(topology: &'a Topology, config: &Config) -> Result<Self, MachineError> {
+        let pool = &config.gpu.annotation_pool;
+        let mut machine = decision::machine(topology, &config.reserve(), pool)?;
         // The device plugin does not offer the GPUs that are kept for annotations.
-        if let AnnotationPool::Only(kept) = &config.gpu.annotation_pool {
+        if let AnnotationPool::Only(kept) = pool {
             let offered = machine.devices(&GPU.into()).iter().filter(|gpu| !kept.contains(&gpu.id));
             let offered = offered.cloned().collect();
             machine.set_devices(GPU.into(), offered);
         }
-        Self { topology, occupancy: Occupancy::new(&machine), machine, config }
+        let settings = config.settings(machine.reserved().clone(), Features::default());
+        Ok(Self { topology, occupancy: Occupancy::new(&machine), machine, settings })
     }
 
     /// Seats one pod, if it fits.
     pub fn seat(&mut self, pod: Pod) -> Seated {
-        let verdict = self.verdict(&pod).map(|placements| {
-            for (container, placement) in pod.request.containers.iter().zip(&placements) {
-                let key = pod.request.key(container);
-                self.occupancy.reserve(&self.machine, key, container.kind, placement);
-            }
-            let names = pod.request.containers.iter().map(|container| container.name.clone());
-            names.zip(placements).map(|(name, placement)| self.told(name, placement)).collect()
-        });
+        let verdict = self.verdict(&pod);
+        for (container, seat) in pod.request.containers.iter().zip(verdict.iter().flatten()) {
+            let key = pod.request.key(container);
+            self.occupancy.reserve(&self.machine, key, container.kind, &seat.placement);
+        }
         Seated { pod, verdict }
     }
 
@@ -88,30 +96,64 @@ impl<'a> Room<'a> {
         fill
     }
 
-    /// The placements, in the order of the pod's containers.
-    fn verdict(&self, pod: &Pod) -> Result<Vec<Placement>, Box<Rejection>> {
-        let request = &pod.request;
+    /// The seats, in the order of the pod's containers.
+    fn verdict(&self, pod: &Pod) -> Result<Vec<Seat>, Box<Rejection>> {
+        let names = pod.request.containers.iter().map(|container| container.name.clone());
         if pod.exempt.is_some() {
-            return Ok(vec![Placement::default(); request.containers.len()]);
+            return Ok(names.map(|name| self.told(name, Placement::default(), None)).collect());
         }
-        let placed = engine::admit_pod(&self.machine, &self.occupancy, request, &self.config.policy)
-            .map_err(Box::new)?;
-        let forgotten = request.containers.iter().find(|container| is_ineligible(container));
-        match forgotten.filter(|_| self.config.ineligible == Ineligible::Reject) {
-            Some(container) => Err(ineligible(container)),
-            None => Ok(request.containers.iter().map(|container| of(container, &placed)).collect()),
-        }
+        let understood = self.understood(pod)?;
+        let placed = self.placed(pod, &understood)?;
+        let rule = self.settings.ineligible;
+        understood.iter().try_for_each(|one| decision::check_eligible(&one.request, rule))?;
+        let modes = understood.iter().map(|one| one.memory_mode);
+        let seats = names.zip(placed).zip(modes);
+        Ok(seats.map(|((name, placement), mode)| self.told(name, placement, mode)).collect())
     }
 
-    fn told(&self, name: ContainerName, mut placement: Placement) -> Seat {
-        // A GPU that is memory of its own stays open to its container.
-        if !placement.mems.is_empty() {
-            let held = |uuid: &str| placement.devices.values().any(|ids| ids.contains(&uuid.into()));
-            let gpus = self.topology.gpus.iter().filter(|gpu| gpu.uuid.as_deref().is_some_and(held));
-            let nodes: NodeSet = gpus.filter_map(|gpu| gpu.memory_node).collect();
-            placement.mems = placement.mems.union(&nodes);
+    /// The containers with the pod's annotations followed, as on the node.
+    fn understood(&self, pod: &Pod) -> Result<Vec<Understood>, Box<Rejection>> {
+        let PodRequest { namespace, containers, .. } = &pod.request;
+        let follow = |container: &_| {
+            let container = Clone::clone(container);
+            decision::annotated(&pod.annotations, namespace, container, self.topology, &self.settings)
+        };
+        containers.iter().map(follow).collect()
+    }
+
+    fn placed(&self, pod: &Pod, understood: &[Understood]) -> Result<Vec<Placement>, Box<Rejection>> {
+        let containers = understood.iter().map(|one| one.request.clone()).collect();
+        let request = PodRequest { containers, ..pod.request.clone() };
+        let first = understood.first().map_or(&self.settings.policy, |one| &one.policy);
+        if understood.iter().any(|one| one.policy != *first) {
+            return self.one_by_one(&request, understood).map_err(Box::new);
         }
-        Seat { name, aligned: self.aligned(&placement), placement }
+        let placed = engine::admit_pod(&self.machine, &self.occupancy, &request, first).map_err(Box::new)?;
+        Ok(placed.into_iter().map(|(_, placement)| placement).collect())
+    }
+
+    /// Containers under different policies, as a runtime shows them. Those that sit by the pod share the
+    /// nodes that the first of them chooses for all of them.
+    fn one_by_one(&self, pod: &PodRequest, understood: &[Understood]) -> Result<Vec<Placement>, Rejection> {
+        let by_pod = |policy: &Policy| policy.scope == Scope::Pod && policy.topology != TopologyPolicy::None;
+        let together = understood.iter().filter(|one| by_pod(&one.policy)).map(|one| one.request.clone());
+        let together = PodRequest { containers: together.collect(), ..pod.clone() };
+        let mut taken = self.occupancy.clone();
+        let (mut seat, mut placements) = (None, Vec::new());
+        for Understood { request, policy, .. } in understood {
+            if by_pod(policy) && seat.is_none() {
+                seat = Some(engine::choose_seat(&self.machine, &taken, &together, policy)?);
+            }
+            let seat = seat.as_ref().filter(|_| by_pod(policy));
+            let placement = engine::admit_container(&self.machine, &taken, &pod.uid, request, seat, policy)?;
+            taken.reserve(&self.machine, pod.key(request), request.kind, &placement);
+            placements.push(placement);
+        }
+        Ok(placements)
+    }
+
+    fn told(&self, name: ContainerName, placement: Placement, memory_mode: Option<MemoryMode>) -> Seat {
+        Seat { name, aligned: self.aligned(&placement), placement, memory_mode }
     }
 
     fn aligned(&self, placement: &Placement) -> bool {
@@ -150,9 +192,9 @@ impl<'a> Room<'a> {
     /// GPUs by the number people know them by, NICs by their name.
     pub fn device_name(&self, resource: &str, id: &DeviceId) -> String {
         let gpu = self.topology.gpus.iter().find(|gpu| gpu.uuid.as_deref() == Some(id.as_str()));
-        match (resource, gpu) {
-            (GPU, Some(gpu)) => gpu.index.to_string(),
-            _ => id.to_string(),
+        match gpu.filter(|_| GPUS.contains(&resource)) {
+            Some(gpu) => gpu.index.to_string(),
+            None => id.to_string(),
         }
     }
 }
@@ -160,7 +202,7 @@ impl<'a> Room<'a> {
 impl Seat {
     /// Its GPUs by id, in the order of their index.
     pub fn gpus(&self, topology: &Topology) -> Vec<String> {
-        let mut ids = self.devices(GPU);
+        let mut ids = GPUS.map(|resource| self.devices(resource)).concat();
         let index = |id: &String| topology.gpus.iter().position(|gpu| gpu.uuid.as_ref() == Some(id));
         ids.sort_by_key(index);
         ids
@@ -186,28 +228,4 @@ impl Seat {
 fn takes_nothing(placement: &Placement) -> bool {
     let devices = placement.devices.values().all(std::collections::BTreeSet::is_empty);
     placement.cpus.is_empty() && placement.memory.is_empty() && devices
-}
-
-fn of(container: &ContainerRequest, placed: &[(ContainerName, Placement)]) -> Placement {
-    let hit = placed.iter().find(|(name, _)| *name == container.name);
-    hit.map(|(_, placement)| placement.clone()).unwrap_or_default()
-}
-
-/// The pinning everyone forgets: devices or hugepages, and no exclusive CPUs.
-pub fn is_ineligible(container: &ContainerRequest) -> bool {
-    let has_place = !container.devices.is_empty() || !container.hugepages.is_empty();
-    has_place && !container.opt_out && container.exclusive_cpus().is_none()
-}
-
-fn ineligible(container: &ContainerRequest) -> Box<Rejection> {
-    Box::new(Rejection {
-        reason: Reason::InvalidRequest,
-        container: Some(container.name.clone()),
-        text: "has devices or hugepages but gets no exclusive CPUs (policy.ineligible = reject): expected a \
-               Guaranteed pod with whole CPUs"
-            .into(),
-        candidates: Vec::new(),
-        weaker: None,
-        largest: None,
-    })
 }

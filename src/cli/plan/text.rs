@@ -2,7 +2,7 @@
 
 use super::json::pages;
 use super::pods::Pod;
-use super::seat::{Fill, Room, Seat, Seated};
+use super::seat::{Fill, GPUS, Room, Seat, Seated};
 use super::table::{Style, Table};
 use crate::engine::{GPU, NIC};
 use crate::model::{
@@ -38,8 +38,8 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn machine(&self) -> String {
-        let Room { topology, config, .. } = self.room;
-        let policy = &config.policy;
+        let Room { topology, settings, .. } = self.room;
+        let policy = &settings.policy;
         let mut parts = vec![count(topology.numa_nodes.len(), "node"), count(topology.cpus.len(), "CPU")];
         parts.extend(some(topology.gpus.len(), "GPU"));
         parts.extend(some(topology.nics.len(), "NIC"));
@@ -62,7 +62,8 @@ impl Page<'_> {
             table.heading(format!("across nodes {nodes}"));
             self.rows(&mut table, nodes);
         }
-        let (gpus, nics) = (self.unheld(GPU, |near| near.is_none()), self.unheld(NIC, |near| near.is_none()));
+        let (gpus, nics) =
+            (self.unheld(&GPUS, |near| near.is_none()), self.unheld(&[NIC], |near| near.is_none()));
         if gpus.len() + nics.len() > 0 {
             table.heading("of unknown locality".into());
             let free = vec![
@@ -112,8 +113,9 @@ impl Page<'_> {
 
     fn title(&self, node: &NumaNode) -> String {
         let mut parts = vec![count(node.cpus.len(), "CPU")];
-        for (resource, word) in [(GPU, "GPU"), (NIC, "NIC")] {
-            let here = self.room.machine.devices(&resource.into()).iter();
+        for (resources, word) in [(&GPUS[..], "GPU"), (&[NIC], "NIC")] {
+            let devices = |resource: &&str| self.room.machine.devices(&(*resource).into());
+            let here = resources.iter().flat_map(devices);
             let here = here.filter(|device| device.nodes.as_ref().is_some_and(|near| near.contains(node.id)));
             parts.extend(some(here.count(), word));
         }
@@ -131,7 +133,9 @@ impl Page<'_> {
     fn free(&self, table: &mut Table, node: &NumaNode) {
         let Room { machine, occupancy, .. } = self.room;
         let free = occupancy.free_cpus(machine).intersection(&node.cpus).len();
-        let near = |resource| self.unheld(resource, |near| near.is_some_and(|near| near.contains(node.id)));
+        let near = |resources: &[&str]| {
+            self.unheld(resources, |near| near.is_some_and(|near| near.contains(node.id)))
+        };
         let sizes = node.hugepages.keys().filter_map(|size| {
             let bytes = occupancy.free_memory(machine, node.id, MemoryKind::Hugepages(*size)).0;
             (bytes > 0).then(|| format!("{} × {size}", bytes / size.bytes()))
@@ -140,18 +144,24 @@ impl Page<'_> {
             "(free)".into(),
             String::new(),
             count(free, "CPU"),
-            devices("GPU", near(GPU)),
-            devices("NIC", near(NIC)),
+            devices("GPU", near(&GPUS)),
+            devices("NIC", near(&[NIC])),
             occupancy.free_memory(machine, node.id, MemoryKind::Memory).to_string(),
             sizes.collect::<Vec<_>>().join(" "),
         ]);
     }
 
-    /// What nobody holds of a resource, by name, where its nodes are as asked.
-    fn unheld(&self, resource: &str, nodes: impl Fn(Option<&NodeSet>) -> bool) -> Vec<String> {
-        let free = self.room.free_devices(resource).into_iter();
-        let free = free.filter(|device| nodes(device.nodes.as_ref()));
-        free.map(|device| self.room.device_name(resource, &device.id)).collect()
+    /// What nobody holds of some resources, by name, where its nodes are as asked.
+    fn unheld(&self, resources: &[&str], nodes: impl Fn(Option<&NodeSet>) -> bool) -> Vec<String> {
+        let free = |resource: &&str| {
+            let free = self.room.free_devices(resource).into_iter();
+            let free = free.filter(|device| nodes(device.nodes.as_ref()));
+            free.map(|device| self.room.device_name(resource, &device.id)).collect::<Vec<_>>()
+        };
+        let mut names: Vec<String> = resources.iter().flat_map(free).collect();
+        // GPUs of two resources are one row of numbers; names that are no numbers stay as they come.
+        names.sort_by_key(|name| name.parse::<u32>().ok());
+        names
     }
 
     fn rejected(&self) -> String {
