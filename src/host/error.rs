@@ -69,7 +69,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, HostError> {
 /// Whether the thing behind a kernel file is not there: no file, or (opened a moment too early) no
 /// cgroup or no process behind it.
 pub(super) fn ended(error: &std::io::Error) -> bool {
-    use nix::libc::{ENODEV, ESRCH};
+    use libc::{ENODEV, ESRCH};
     error.kind() == ErrorKind::NotFound || matches!(error.raw_os_error(), Some(ENODEV | ESRCH))
 }
 
