@@ -10,14 +10,15 @@
 //! | [`ledger`] | who holds what; reserve, confirm, lend, release, replay | model, engine |
 //! | [`decision`] | the reducer: state and event in, outcome out | model, engine, ledger |
 //! | [`discover`] | the machine: sysfs, procfs, NVML to a topology | model |
-//! | [`host`] | this machine's cgroups and processes | model |
+//! | [`host`] | this machine's cgroups and processes | model, decision |
 //! | [`store`] | what lies below `/run/maitred` | model |
-//! | [`config`] | the configuration file: raw and strict, then validated | model, decision |
+//! | [`config`] | the configuration file: raw and strict, then validated | model, engine, decision |
 //! | [`log`] | JSON lines, or text for people | config |
-//! | [`nri`] | containerd: mux, ttrpc, event loop | all above |
-//! | [`cli`] | one file a verb | all above |
+//! | [`nri`] | containerd: mux, ttrpc, event loop | model, engine, ledger, decision |
+//! | [`cli`] | one file a verb; where the rooms are put together | all above |
 //!
-//! The first four never touch files, environment, clock or threads; a test checks their imports.
+//! The first four never touch files, environment, clock or threads. A test (`tests/suite/rooms.rs`) reads this
+//! table and checks every room's imports against it.
 
 #![deny(unsafe_code)]
 
