@@ -126,7 +126,7 @@ pub struct LogConfig {
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // The words are the field's own.
 pub enum LogLevel {
     Error,
     Warn,

@@ -27,7 +27,7 @@ pub(super) fn hex(text: &str) -> Option<u32> {
 }
 
 /// An id where −1 says that there is none: the outer `None` is no such text, the inner one is −1.
-#[allow(clippy::option_option)]
+#[allow(clippy::option_option)] // Malformed, absent and a number are three answers.
 pub(super) fn id_or_minus_one(text: &str) -> Option<Option<u32>> {
     match text {
         "-1" => Some(None),

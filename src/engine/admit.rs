@@ -30,9 +30,8 @@ pub fn admit_pod(
     pod: &PodRequest,
     policy: &Policy,
 ) -> Result<Vec<(ContainerName, Placement)>, Rejection> {
-    seat_pod(machine, occupancy, pod, policy).map_err(|refusal| {
-        explain(machine, &pod.uid, policy, &refusal, &|weaker| pod_nodes(machine, occupancy, pod, weaker))
-    })
+    let seated = seat_pod(machine, occupancy, pod, policy);
+    seated.map_err(|refusal| explain_pod(machine, occupancy, pod, policy, &refusal))
 }
 
 /// Chooses the nodes for a pod of which only sums may be known, and reserves nothing.
@@ -45,9 +44,8 @@ pub fn choose_seat(
     pod: &PodRequest,
     policy: &Policy,
 ) -> Result<Seat, Rejection> {
-    let merged = align_pod(machine, occupancy, pod, policy).map_err(|refusal| {
-        explain(machine, &pod.uid, policy, &refusal, &|weaker| pod_nodes(machine, occupancy, pod, weaker))
-    })?;
+    let merged = align_pod(machine, occupancy, pod, policy)
+        .map_err(|refusal| explain_pod(machine, occupancy, pod, policy, &refusal))?;
     Ok(Seat { affinity: merged.affinity.map(|mask| machine.node_set(mask)), preferred: merged.preferred })
 }
 
@@ -82,6 +80,16 @@ pub fn admit_container(
         }
         rejection
     })
+}
+
+fn explain_pod(
+    machine: &Machine,
+    occupancy: &Occupancy,
+    pod: &PodRequest,
+    policy: &Policy,
+    refusal: &Refusal,
+) -> Rejection {
+    explain(machine, &pod.uid, policy, refusal, &|weaker| pod_nodes(machine, occupancy, pod, weaker))
 }
 
 /// The nodes a pod would use under another policy, if that admits it.

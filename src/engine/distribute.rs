@@ -161,6 +161,7 @@ impl Search<'_> {
 
     /// The population standard deviation of what stays free on the nodes that have free CPUs now; mean
     /// and deviation rounded to thousandths, and given in thousandths.
+    // Counts of CPUs: exact as floats, and their deviation is neither negative nor large.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn score(&self, left: &[usize]) -> u64 {
         let round = |value: f64| (value * 1000.0).round() / 1000.0;

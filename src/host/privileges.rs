@@ -8,8 +8,7 @@
 //! | read cgroups, `/sys`, the kubelet's files | owner or everybody may (no `CAP_DAC_READ_SEARCH`) |
 //! | connect to containerd, podresources, systemd | the sockets are root's (no `CAP_DAC_OVERRIDE`) |
 //! | keep `/run/maitred` | it made it (no `CAP_CHOWN`, no `CAP_FOWNER`) |
-//! | listen for metrics | bound before this is called, should the port be below 1024 |
-//! | ask NVML | the device nodes exist; NVML may make missing ones, which takes `CAP_MKNOD`, so its first start comes before this as well |
+//! | ask NVML | the device nodes are root's and exist once anything has used the driver; where they do not, making them takes `CAP_MKNOD`, NVML is not usable, and the GPUs are those of the kernel's files |
 //!
 //! [`super::numa_maps`] of a container's process needs `CAP_SYS_PTRACE`, as does `/proc/PID/status`
 //! where /proc is mounted with hidepid. Commands such as `verify` use them and keep what root has; a

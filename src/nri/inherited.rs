@@ -1,5 +1,6 @@
 //! The connected socket that containerd leaves to a plugin it launches.
 
+// The one place that takes over a file descriptor by its number.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,5 +1,6 @@
 //! What build.rs makes of `nri.proto`.
 
+// Nobody writes or reads this by hand.
 #![allow(clippy::all, clippy::pedantic, missing_docs, unused)]
 
 include!(concat!(env!("OUT_DIR"), "/nri/mods.rs"));

@@ -82,7 +82,7 @@ pub struct Manifest {
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // The fields are those of the Kubernetes API.
 pub struct Metadata {
     pub name: Option<String>,
     pub generate_name: Option<String>,
@@ -92,7 +92,7 @@ pub struct Metadata {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // The fields are those of the Kubernetes API.
 pub struct PodSpec {
     pub containers: Vec<Container>,
     pub init_containers: Option<Vec<Container>>,
@@ -103,7 +103,7 @@ pub struct PodSpec {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // The fields are those of the Kubernetes API.
 pub struct Container {
     pub name: String,
     pub resources: Option<Resources>,
@@ -111,7 +111,7 @@ pub struct Container {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // The fields are those of the Kubernetes API.
 pub struct Resources {
     pub requests: Option<Amounts>,
     pub limits: Option<Amounts>,

@@ -68,7 +68,7 @@ fn count(device: &Device, number: u32, links: &mut Links, ask: &mut Ask) {
 
 /// What is at the other end of a link. nvml-wrapper 0.13 has this call, but hands the library a
 /// temporary and answers "unknown" whatever it says, so it is made here.
-#[allow(unsafe_code)]
+#[allow(unsafe_code)] // One call of the library by its raw name.
 fn remote(device: &Device, number: u32) -> Result<Remote, NvmlError> {
     let library = device.nvml().lib();
     let call = library.nvmlDeviceGetNvLinkRemoteDeviceType.as_ref();
