@@ -1,6 +1,7 @@
 //! Which machine a verb is about.
 
-use super::{CliError, Exit, output, topology};
+use super::output::{self, Format};
+use super::{CliError, Exit, topology};
 use crate::config::Config;
 use crate::discover::{self, Options, Root, snapshot};
 use crate::model::Topology;
@@ -46,7 +47,8 @@ impl Source {
 
 /// Print the machine
 ///
-/// The machine as placement sees it: CPUs, nodes and their distances, memory, hugepages, GPUs and NICs.
+/// The machine as placement sees it: CPUs, nodes and their distances, memory, hugepages, GPUs and NICs. Its JSON
+/// is what `maitred plan --topology` reads.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The machine
@@ -58,15 +60,6 @@ pub struct Args {
     /// What to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Format,
-}
-
-/// What to print.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// Tables for people
-    Text,
-    /// What `maitred plan --topology` reads
-    Json,
 }
 
 /// `maitred topology`: prints the machine.

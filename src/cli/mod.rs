@@ -3,7 +3,7 @@
 mod error;
 pub mod machine;
 pub mod nri;
-mod output;
+pub mod output;
 pub mod plan;
 pub mod switch;
 pub mod topology;
@@ -30,7 +30,7 @@ const EXIT_STATUS: &str = "Exit status: 0 fine; 1 a negative finding, such as a 
 
 /// The verbs there are.
 #[derive(Debug, Subcommand)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // A comment here would be the verb's help, in place of its arguments' own.
 pub enum Command {
     Nri(nri::Args),
     Topology(machine::Args),
@@ -125,7 +125,7 @@ mod tests {
             let words = words.iter().map(OsString::from).collect();
             arguments(words, launched).into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>()
         };
-        assert_eq!(given(&["/opt/nri/plugins/10-maitred"], true), ["/opt/nri/plugins/10-maitred", "nri"]);
+        assert_eq!(given(&["/opt/nri/plugins/90-maitred"], true), ["/opt/nri/plugins/90-maitred", "nri"]);
         assert_eq!(given(&[], true), ["maitred", "nri"]);
         assert_eq!(given(&["maitred"], false), ["maitred"]);
         assert_eq!(given(&["maitred", "off"], true), ["maitred", "off"]);

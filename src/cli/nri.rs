@@ -8,7 +8,7 @@ use crate::host::{self, privileges};
 use crate::ledger::Record;
 use crate::log;
 use crate::model::{ContainerKey, Gpu, Topology};
-use crate::nri::{self, BoxError, Options, Seating, Setup};
+use crate::nri::{self, BoxError, Options, Seating, Setup, Transport};
 use crate::store::{Loaded, Store};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -18,19 +18,22 @@ use std::time::Duration;
 ///
 /// Connects to containerd's NRI socket, or takes the connection over when containerd started it from its plugin
 /// directory; then it is called NN-maitred there and takes no arguments.
+///
+/// Needs root, gives up every capability at its start, and reads the GPUs then: where a driver is loaded later,
+/// start it again.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The configuration [default: /etc/maitred/config.toml, if there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// containerd's NRI socket
-    #[arg(long, value_name = "PATH", default_value = "/var/run/nri/nri.sock")]
+    #[arg(long, value_name = "PATH", default_value = nri::DEFAULT_SOCKET)]
     pub socket: PathBuf,
     /// The name to register with
-    #[arg(long, value_name = "NAME", env = "NRI_PLUGIN_NAME", hide_env_values = true, default_value = "maitred", value_parser = name)]
+    #[arg(long, value_name = "NAME", env = "NRI_PLUGIN_NAME", default_value = nri::DEFAULT_NAME, value_parser = nri::plugin_name)]
     pub name: String,
     /// The place among the plugins, two digits
-    #[arg(long, value_name = "NN", env = "NRI_PLUGIN_IDX", hide_env_values = true, default_value = "10", value_parser = index)]
+    #[arg(long, value_name = "NN", env = "NRI_PLUGIN_IDX", default_value = nri::DEFAULT_INDEX, value_parser = nri::plugin_index)]
     pub index: String,
     /// Read the machine from DIR/sys and DIR/proc
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -38,22 +41,6 @@ pub struct Args {
     /// Where allocations and the switch are kept
     #[arg(long, value_name = "DIR", default_value = crate::store::DEFAULT_DIR, hide = true)]
     pub store: PathBuf,
-}
-
-/// NRI takes these characters.
-fn name(text: &str) -> Result<String, String> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || "_.+-".contains(c);
-    match !text.is_empty() && text.chars().all(fine) {
-        true => Ok(text.to_owned()),
-        false => Err("expected letters, digits and any of _ . + -".into()),
-    }
-}
-
-fn index(text: &str) -> Result<String, String> {
-    match text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => Ok(text.to_owned()),
-        false => Err("expected two digits, such as 10".into()),
-    }
 }
 
 /// Runs the daemon until it is told to stop.
@@ -73,10 +60,13 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     };
     let cgroups = Files(host::Cgroups::find(Path::new("/"))?);
     let node = Node::new(root, config)?;
-    let mut options =
-        Options::new(|name| std::env::var(name).ok(), &args.socket, node.config.failure.deadline)?;
-    options.name.clone_from(&args.name);
-    options.index.clone_from(&args.index);
+    let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
+    let options = Options {
+        name: args.name.clone(),
+        index: args.index.clone(),
+        transport: Transport::new(inherited.as_deref(), &args.socket)?,
+        deadline: node.config.failure.deadline,
+    };
     let hints = Arc::new(Remembering(store.clone()));
     let prepare = move |host: &nri::Host| node.prepare(host);
     let seating = Seating::new(prepare, Arc::new(cgroups), hints, move || is_off(store.as_ref()));
@@ -242,18 +232,5 @@ impl nri::Cgroups for Files {
             Err(error) if error.is_gone() => Ok(false),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_or_index_that_containerd_would_refuse_is_refused() {
-        assert!(name("maitred").is_ok() && name("a_b.c+d-9").is_ok());
-        assert!(name("").is_err() && name("a b").is_err() && name("ä").is_err());
-        assert!(index("00").is_ok() && index("99").is_ok());
-        assert!(index("5").is_err() && index("100").is_err() && index("+1").is_err());
     }
 }

@@ -3,6 +3,15 @@
 use super::{CliError, Exit};
 use std::io::{ErrorKind, Write};
 
+/// What to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    Text,
+    /// JSON, for programs
+    Json,
+}
+
 /// Prints an answer. A reader that went away has read enough.
 pub(super) fn print(text: &str) -> Result<Exit, CliError> {
     let mut out = std::io::stdout().lock();

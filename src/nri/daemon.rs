@@ -18,8 +18,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Where containerd listens for plugins.
 pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 /// Late among the plugins, so that we see what the others have added.
-const DEFAULT_INDEX: &str = "90";
-const DEFAULT_NAME: &str = "maitred";
+pub const DEFAULT_INDEX: &str = "90";
+/// What we register as.
+pub const DEFAULT_NAME: &str = "maitred";
 /// Between two registrations of which none led to a ledger; the socket itself is tried more often.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
@@ -49,10 +50,10 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum NriError {
     /// A plugin index that no runtime takes.
-    #[error("NRI_PLUGIN_IDX is {0:?}: expected two digits")]
+    #[error("the plugin index is {0:?}: expected two digits, such as 90")]
     Index(String),
     /// A plugin name that no runtime takes.
-    #[error("NRI_PLUGIN_NAME is {0:?}: expected letters, digits, '_', '.', '+' and '-'")]
+    #[error("the plugin name is {0:?}: expected letters, digits and any of _ . + -")]
     Name(String),
     /// No number of a file descriptor.
     #[error("NRI_PLUGIN_SOCKET is {0:?}: expected the number of a file descriptor")]
@@ -68,42 +69,38 @@ pub enum NriError {
     Session(SessionError),
 }
 
-impl Options {
-    /// As the environment says: pre-launched where containerd has set `NRI_PLUGIN_SOCKET`, else through
-    /// `socket`.
+/// A plugin name that a runtime takes.
+///
+/// # Errors
+/// [`NriError::Name`].
+pub fn plugin_name(text: &str) -> Result<String, NriError> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.+-".contains(&b);
+    match !text.is_empty() && text.bytes().all(allowed) {
+        true => Ok(text.to_owned()),
+        false => Err(NriError::Name(text.to_owned())),
+    }
+}
+
+/// A plugin index that a runtime takes.
+///
+/// # Errors
+/// [`NriError::Index`].
+pub fn plugin_index(text: &str) -> Result<String, NriError> {
+    match text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit()) {
+        true => Ok(text.to_owned()),
+        false => Err(NriError::Index(text.to_owned())),
+    }
+}
+
+impl Transport {
+    /// Pre-launched where containerd has set `NRI_PLUGIN_SOCKET`, of which `inherited` is the value; else
+    /// through `socket`.
     ///
     /// # Errors
-    /// One of containerd's variables is malformed.
-    pub fn new(
-        env: impl Fn(&str) -> Option<String>,
-        socket: &Path,
-        deadline: Duration,
-    ) -> Result<Self, NriError> {
-        let transport = match env("NRI_PLUGIN_SOCKET") {
-            None => Transport::Socket(socket.to_owned()),
-            Some(text) => match text.parse() {
-                Ok(fd) => Transport::Inherited(fd),
-                Err(_) => return Err(NriError::Descriptor(text)),
-            },
-        };
-        let options = Self {
-            name: env("NRI_PLUGIN_NAME").unwrap_or_else(|| DEFAULT_NAME.into()),
-            index: env("NRI_PLUGIN_IDX").unwrap_or_else(|| DEFAULT_INDEX.into()),
-            transport,
-            deadline,
-        };
-        options.checked()
-    }
-
-    fn checked(self) -> Result<Self, NriError> {
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.+-".contains(&b);
-        if self.index.len() != 2 || !self.index.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(NriError::Index(self.index));
-        }
-        if self.name.is_empty() || !self.name.bytes().all(allowed) {
-            return Err(NriError::Name(self.name));
-        }
-        Ok(self)
+    /// [`NriError::Descriptor`].
+    pub fn new(inherited: Option<&str>, socket: &Path) -> Result<Self, NriError> {
+        let Some(text) = inherited else { return Ok(Self::Socket(socket.to_owned())) };
+        text.parse().map(Self::Inherited).map_err(|_| NriError::Descriptor(text.to_owned()))
     }
 }
 
@@ -226,35 +223,27 @@ impl BackOff {
 mod tests {
     use super::*;
 
-    fn options(pairs: &[(&str, &str)]) -> Result<Options, NriError> {
-        let env =
-            |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned());
-        Options::new(env, Path::new(DEFAULT_SOCKET), Duration::from_secs(1))
+    #[test]
+    fn containerds_variable_makes_it_a_launched_plugin() {
+        let transport = |inherited| Transport::new(inherited, Path::new(DEFAULT_SOCKET));
+        assert_eq!(transport(None).unwrap(), Transport::Socket(DEFAULT_SOCKET.into()));
+        assert_eq!(transport(Some("3")).unwrap(), Transport::Inherited(3));
+        let error = transport(Some("/x")).unwrap_err().to_string();
+        assert_eq!(error, r#"NRI_PLUGIN_SOCKET is "/x": expected the number of a file descriptor"#);
     }
 
     #[test]
-    fn without_containerds_variables_it_is_an_external_plugin() {
-        let options = options(&[]).unwrap();
-
-        assert_eq!(options.transport, Transport::Socket(DEFAULT_SOCKET.into()));
-        assert_eq!((options.name.as_str(), options.index.as_str()), ("maitred", "90"));
-    }
-
-    #[test]
-    fn with_them_it_is_a_launched_one() {
-        let env = [("NRI_PLUGIN_NAME", "seats"), ("NRI_PLUGIN_IDX", "07"), ("NRI_PLUGIN_SOCKET", "3")];
-        let options = options(&env).unwrap();
-
-        assert_eq!(options.transport, Transport::Inherited(3));
-        assert_eq!((options.name.as_str(), options.index.as_str()), ("seats", "07"));
-    }
-
-    #[test]
-    fn malformed_variables_are_errors_that_name_them() {
-        let text = |pair| options(&[pair]).unwrap_err().to_string();
-        assert_eq!(text(("NRI_PLUGIN_IDX", "7")), r#"NRI_PLUGIN_IDX is "7": expected two digits"#);
-        assert!(text(("NRI_PLUGIN_NAME", "a b")).contains("expected letters"));
-        assert!(text(("NRI_PLUGIN_SOCKET", "/x")).contains("expected the number of a file descriptor"));
+    fn a_name_or_index_that_containerd_would_refuse_is_refused() {
+        for name in [DEFAULT_NAME, "a_b.c+d-9"] {
+            assert_eq!(plugin_name(name).unwrap(), name);
+        }
+        for index in [DEFAULT_INDEX, "00", "99"] {
+            assert_eq!(plugin_index(index).unwrap(), index);
+        }
+        assert!(["", "a b", "ä"].iter().all(|name| plugin_name(name).is_err()));
+        assert!(["5", "100", "+1", ""].iter().all(|index| plugin_index(index).is_err()));
+        let error = plugin_index("7").unwrap_err().to_string();
+        assert_eq!(error, r#"the plugin index is "7": expected two digits, such as 90"#);
     }
 
     #[test]

@@ -22,7 +22,10 @@ mod session;
 mod verdicts;
 mod version;
 
-pub use daemon::{DEFAULT_SOCKET, NriError, Options, Transport, run, serve};
+pub use daemon::{
+    DEFAULT_INDEX, DEFAULT_NAME, DEFAULT_SOCKET, NriError, Options, Transport, plugin_index, plugin_name,
+    run, serve,
+};
 pub use decider::{Fallback, Handler, Poster, Rest};
 pub use handler::{BoxError, Cgroups, Seating, Setup};
 pub use hints::Hints;

@@ -8,7 +8,8 @@ mod seat;
 mod table;
 mod text;
 
-use super::{CliError, Exit, machine, output};
+use super::output::{self, Format};
+use super::{CliError, Exit, machine};
 use crate::config::Config;
 use manifest::{Manifest, PodError};
 use pods::Pod;
@@ -19,8 +20,8 @@ use table::Style;
 
 /// Seat pods on a machine without touching it
 ///
-/// Seats them in the order given and beside each other, as on an otherwise empty node, by the same engine that
-/// decides when containers start. Exits with 1 if any is rejected.
+/// Seats them in the order given and beside each other, as on an otherwise empty node, by the same engine and the
+/// same annotations that decide when containers start. Exits with 1 if any is rejected.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Files with pods or workloads; - is standard input
@@ -38,15 +39,6 @@ pub struct Args {
     /// What to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Format,
-}
-
-/// What to print.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// A table for people
-    Text,
-    /// JSON, for programs
-    Json,
 }
 
 /// Plans.
