@@ -5,6 +5,7 @@ mod annotations;
 mod create;
 mod devices;
 mod event;
+mod hugepages;
 mod outcome;
 mod sandbox;
 mod settings;
@@ -19,6 +20,7 @@ mod understand;
 
 pub use devices::PCI;
 pub use event::{Event, Observed};
+pub use hugepages::{Pages, PagesByNode};
 pub use outcome::{CpusetUpdate, Decision, Edit, Outcome, Reply, Verdict};
 pub use settings::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
 pub use state::State;

@@ -2,7 +2,7 @@
 
 use super::devices::PCI;
 use super::understand::POOLED_GPU;
-use super::{AnnotationPool, CpusetUpdate, Observed, Settings};
+use super::{AnnotationPool, CpusetUpdate, Observed, Pages, Settings};
 use crate::engine::{Device, Machine, MachineError, Reserve};
 use crate::ledger::Ledger;
 use crate::model::{
@@ -23,6 +23,8 @@ pub struct State {
     pub(super) live: BTreeMap<ContainerId, Live>,
     /// The sandbox under which each holding was made: a pod's old sandbox can stop after its new one runs.
     pub(super) sandbox_of: BTreeMap<ContainerKey, String>,
+    /// The machine's huge pages as last read.
+    pub(super) pages: Pages,
 }
 
 /// A container that has been created and not stopped.
@@ -74,6 +76,7 @@ impl State {
             pods: BTreeMap::new(),
             live: BTreeMap::new(),
             sandbox_of: BTreeMap::new(),
+            pages: Pages::default(),
         })
     }
 
