@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
     let cgroups = Files { cgroups: host::Cgroups::find(Path::new("/"))?, root: root.clone() };
-    let node = Node::new(root, config)?;
+    let mut node = Node::new(root, config)?;
     let mut options =
         Options::new(|name| std::env::var(name).ok(), &args.socket, node.config.failure.deadline)?;
     options.name.clone_from(&args.name);
@@ -127,11 +127,12 @@ impl Node {
         Ok(Self { root, config, gpus })
     }
 
-    fn prepare(&self, host: &nri::Host) -> Result<Setup, BoxError> {
-        let config = match host.config.trim().is_empty() {
-            true => self.config.clone(),
-            false => Config::parse(&host.config, "the configuration the runtime passes on")?,
-        };
+    fn prepare(&mut self, host: &nri::Host) -> Result<Setup, BoxError> {
+        // Only the runtime that launched us passes one on, and only the first time.
+        if !host.config.trim().is_empty() {
+            self.config = Config::parse(&host.config, "the configuration the runtime passes on")?;
+        }
+        let config = self.config.clone();
         let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
         let (cpus, memory) = config.reserve();
         let reserve = Reserve { cpus, memory };

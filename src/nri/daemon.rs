@@ -20,6 +20,8 @@ pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 /// Late among the plugins, so that we see what the others have added.
 const DEFAULT_INDEX: &str = "90";
 const DEFAULT_NAME: &str = "maitred";
+/// How often a plugin whose connection was closed looks whether its runtime still lives.
+const LAUNCHER_CHECK: Duration = Duration::from_millis(500);
 /// Between two registrations of which none led to a ledger; the socket itself is tried more often.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
@@ -28,8 +30,14 @@ const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs
 pub enum Transport {
     /// Through its socket; registers again whenever the runtime comes back.
     Socket(PathBuf),
-    /// It launched us and left us this descriptor; we end with it, and it launches the next.
-    Inherited(RawFd),
+    /// It launched us and left us a descriptor; we end with the runtime, and the next one launches the next of us.
+    Inherited {
+        /// The connected socket.
+        fd: RawFd,
+        /// Where to register again if the runtime closes that one and lives on, as it does with a plugin that
+        /// was late once. `None` ends with it in any case.
+        again: Option<PathBuf>,
+    },
 }
 
 /// What the daemon is told at its start.
@@ -82,7 +90,7 @@ impl Options {
         let transport = match env("NRI_PLUGIN_SOCKET") {
             None => Transport::Socket(socket.to_owned()),
             Some(text) => match text.parse() {
-                Ok(fd) => Transport::Inherited(fd),
+                Ok(fd) => Transport::Inherited { fd, again: Some(socket.to_owned()) },
                 Err(_) => return Err(NriError::Descriptor(text)),
             },
         };
@@ -107,7 +115,7 @@ impl Options {
     }
 }
 
-/// Runs the daemon until SIGTERM or SIGINT; a pre-launched one also ends with its connection.
+/// Runs the daemon until SIGTERM or SIGINT; a pre-launched one also ends with the runtime that launched it.
 ///
 /// # Errors
 /// It could not start, or the one connection of a pre-launched plugin broke.
@@ -147,7 +155,7 @@ pub async fn serve(
         index: options.index.clone(),
         decider: Arc::new(decider),
         deadline: options.deadline,
-        can_return: matches!(options.transport, Transport::Socket(_)),
+        can_return: !matches!(options.transport, Transport::Inherited { again: None, .. }),
         fault,
     };
     tokio::select! {
@@ -158,7 +166,8 @@ pub async fn serve(
 
 async fn attend(registrar: &Registrar, transport: &Transport) -> Result<(), NriError> {
     match transport {
-        Transport::Inherited(fd) => once(registrar, *fd).await,
+        Transport::Inherited { fd, again: None } => once(registrar, *fd).await,
+        Transport::Inherited { fd, again: Some(path) } => while_launched(registrar, *fd, path).await,
         Transport::Socket(path) => for_ever(registrar, path).await,
     }
 }
@@ -170,6 +179,28 @@ async fn once(registrar: &Registrar, fd: RawFd) -> Result<(), NriError> {
     match registrar.attend(stream).await.why {
         SessionError::Closed => Ok(()),
         why => Err(NriError::Session(why)),
+    }
+}
+
+/// The connection left to us, and after it the socket for as long as the runtime that launched us lives: nothing
+/// else would bring us back before its next start.
+async fn while_launched(registrar: &Registrar, fd: RawFd, path: &Path) -> Result<(), NriError> {
+    let launcher = nix::unistd::getppid();
+    let ended = once(registrar, fd).await;
+    if matches!(ended, Err(NriError::Inherited { .. })) {
+        return ended;
+    }
+    // A runtime that ends closes its sockets a moment before it is gone.
+    tokio::time::sleep(LAUNCHER_CHECK).await;
+    let gone = async {
+        while nix::unistd::getppid() == launcher {
+            tokio::time::sleep(LAUNCHER_CHECK).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = gone => ended,
+        again = for_ever(registrar, path) => again,
     }
 }
 
@@ -245,7 +276,7 @@ mod tests {
         let env = [("NRI_PLUGIN_NAME", "seats"), ("NRI_PLUGIN_IDX", "07"), ("NRI_PLUGIN_SOCKET", "3")];
         let options = options(&env).unwrap();
 
-        assert_eq!(options.transport, Transport::Inherited(3));
+        assert_eq!(options.transport, Transport::Inherited { fd: 3, again: Some(DEFAULT_SOCKET.into()) });
         assert_eq!((options.name.as_str(), options.index.as_str()), ("seats", "07"));
     }
 
