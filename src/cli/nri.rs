@@ -2,14 +2,15 @@
 
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
-use crate::decision::{CpusetUpdate, Mode, Observed, State};
+use crate::decision::{CpusetUpdate, Mode, Observed, Pages, PagesByNode, State};
 use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
 use crate::host::{self, privileges};
 use crate::ledger::Record;
 use crate::log;
-use crate::model::{ContainerKey, Gpu, Topology};
+use crate::model::{ContainerId, ContainerKey, Gpu, Topology};
 use crate::nri::{self, BoxError, Options, Seating, Setup, Transport};
 use crate::store::{Loaded, Store};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -58,8 +59,8 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         true => Root::host(),
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
-    let cgroups = Files(host::Cgroups::find(Path::new("/"))?);
-    let node = Node::new(root, config)?;
+    let cgroups = Files { cgroups: host::Cgroups::find(Path::new("/"))?, root: root.clone() };
+    let mut node = Node::new(root, config)?;
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
     let options = Options {
         name: args.name.clone(),
@@ -115,11 +116,12 @@ impl Node {
         Ok(Self { root, config, gpus })
     }
 
-    fn prepare(&self, host: &nri::Host) -> Result<Setup, BoxError> {
-        let config = match host.config.trim().is_empty() {
-            true => self.config.clone(),
-            false => Config::parse(&host.config, "the configuration the runtime passes on")?,
-        };
+    fn prepare(&mut self, host: &nri::Host) -> Result<Setup, BoxError> {
+        // Only the runtime that launched us passes one on, and only the first time.
+        if !host.config.trim().is_empty() {
+            self.config = Config::parse(&host.config, "the configuration the runtime passes on")?;
+        }
+        let config = self.config.clone();
         let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
         let state = State::new(Arc::new(topology), &config.reserve(), &config.gpu.annotation_pool)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
@@ -214,20 +216,46 @@ impl nri::Hints for Remembering {
     }
 }
 
-/// Real cgroups behind what the daemon asks of them.
-struct Files(host::Cgroups);
+/// Real cgroups and nodes behind what the daemon asks of them.
+struct Files {
+    cgroups: host::Cgroups,
+    root: Root,
+}
 
 impl nri::Cgroups for Files {
     fn observe(&self, cgroups_path: &str) -> Result<Option<Observed>, BoxError> {
-        Ok(self.0.observe(cgroups_path)?)
+        Ok(self.cgroups.observe(cgroups_path)?)
+    }
+
+    fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError> {
+        let free = discover::free_hugepages(&self.root)?;
+        let sizes: BTreeSet<_> = free.keys().map(|(_, size)| *size).collect();
+        let mut in_use = BTreeMap::new();
+        for (id, path) in holders {
+            let used: &mut PagesByNode = in_use.entry(id.clone()).or_default();
+            for size in &sizes {
+                match self.cgroups.hugepages_in_use(path, *size) {
+                    Ok(by_node) => {
+                        let by_node = by_node.unwrap_or_default().into_iter();
+                        used.extend(by_node.map(|(node, bytes)| ((node, *size), bytes)));
+                    }
+                    // It has ended since; nothing of it can be read.
+                    Err(error) if error.is_gone() => {}
+                    Err(error) => {
+                        tracing::warn!(container_id = %id, %error, "its use of huge pages cannot be read")
+                    }
+                }
+            }
+        }
+        Ok(Pages { free, in_use })
     }
 
     fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
-        Ok(self.0.drop_pod_quota(cgroup_parent)?.is_some())
+        Ok(self.cgroups.drop_pod_quota(cgroup_parent)?.is_some())
     }
 
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
-        match self.0.write_cpuset(&update.cgroups_path, &update.cpus, update.mems.as_ref()) {
+        match self.cgroups.write_cpuset(&update.cgroups_path, &update.cpus, update.mems.as_ref()) {
             Ok(()) => Ok(true),
             Err(error) if error.is_gone() => Ok(false),
             Err(error) => Err(error.into()),

@@ -10,8 +10,8 @@ use super::{Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict
 use crate::engine::{self, GPU, Seat};
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
-    ContainerFacts, ContainerRequest, DeviceRequest, MemoryManager, MemoryPolicy, NodeSet, Placement,
-    PodFacts, Policy, Qos, Rejection,
+    ContainerFacts, ContainerKey, ContainerRequest, DeviceRequest, MemoryManager, MemoryPolicy, NodeSet,
+    Placement, PodFacts, Policy, Qos, Rejection,
 };
 
 /// Seats a container, or refuses it.
@@ -71,8 +71,9 @@ fn seat(
         rejection.container = Some(request.name.clone());
         Box::new(rejection)
     };
-    let seat = sandbox::seat(state, pod, request, policy).map_err(named)?;
-    let (machine, occupancy) = (state.ledger.machine(), state.ledger.occupancy());
+    let occupancy = &*state.occupancy_for(&ContainerKey::new(pod.uid.clone(), request.name.clone()));
+    let seat = sandbox::seat(state, occupancy, pod, request, policy).map_err(named)?;
+    let machine = state.ledger.machine();
     let placement = engine::admit_container(machine, occupancy, &pod.uid, request, seat.as_ref(), policy)
         .map_err(named)?;
     check_eligible(request, settings.ineligible)?;

@@ -1,5 +1,6 @@
 //! What can happen.
 
+use super::Pages;
 use crate::ledger::Record;
 use crate::model::{ContainerFacts, ContainerId, CpuSet, NodeSet, PodFacts, Resources};
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub enum Event {
     Started(PodFacts, ContainerFacts),
     /// The cgroups of running containers were read: what is stale is to be written.
     Observe(BTreeMap<ContainerId, Observed>),
+    /// The machine's huge pages were read: counts until they are read again.
+    Pages(Pages),
     /// Somebody (the kubelet) wants a running container's resources changed to these.
     Update(PodFacts, ContainerFacts, Resources),
     /// A container was stopped or exited.

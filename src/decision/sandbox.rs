@@ -2,7 +2,7 @@
 
 use super::step::verdict;
 use super::{Decision, Outcome, Reply, Settings, State, Verdict, encoded, understand};
-use crate::engine::{self, Seat};
+use crate::engine::{self, Occupancy, Seat};
 use crate::model::{
     Bytes, ContainerKind, ContainerRequest, MemoryManager, PodFacts, PodRequest, Policy, Qos, Rejection,
     Scope, TopologyPolicy,
@@ -74,6 +74,7 @@ fn whole_pod(pod: &PodFacts, container: ContainerRequest) -> PodRequest {
 /// then on. The CPU sum only ranks: ten containers of 1500m need no exclusive CPU.
 pub(super) fn seat(
     state: &State,
+    occupancy: &Occupancy,
     pod: &PodFacts,
     request: &ContainerRequest,
     policy: &Policy,
@@ -90,7 +91,7 @@ pub(super) fn seat(
     let ranked = ContainerRequest { cpu_milli: known.cpu_milli.max(whole_sum), ..known.clone() };
     let choose = |wanted: ContainerRequest| {
         let wanted = whole_pod(pod, wanted);
-        engine::choose_seat(state.ledger.machine(), state.ledger.occupancy(), &wanted, policy)
+        engine::choose_seat(state.ledger.machine(), occupancy, &wanted, policy)
     };
     match choose(ranked) {
         Ok(seat) => Ok(Some(seat)),

@@ -1,6 +1,6 @@
 //! What the reducer remembers between events: the ledger, and which container is told which CPUs.
 
-use super::{AnnotationPool, CpusetUpdate, Observed, Settings, machine};
+use super::{AnnotationPool, CpusetUpdate, Observed, Pages, Settings, machine};
 use crate::engine::{Machine, MachineError, Reserve};
 use crate::ledger::Ledger;
 use crate::model::{ContainerFacts, ContainerId, ContainerKey, CpuSet, NodeSet, PodFacts, PodUid, Topology};
@@ -19,6 +19,8 @@ pub struct State {
     pub(super) live: BTreeMap<ContainerId, Live>,
     /// The sandbox under which each holding was made: a pod's old sandbox can stop after its new one runs.
     pub(super) sandbox_of: BTreeMap<ContainerKey, String>,
+    /// The machine's huge pages as last read.
+    pub(super) pages: Pages,
 }
 
 /// A container that has been created and not stopped.
@@ -64,6 +66,7 @@ impl State {
             pods: BTreeMap::new(),
             live: BTreeMap::new(),
             sandbox_of: BTreeMap::new(),
+            pages: Pages::default(),
         })
     }
 

@@ -22,6 +22,10 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             state.ledger.confirm(&key(&pod, &container), &container.id);
             Outcome::default()
         }
+        Event::Pages(pages) => {
+            state.pages = pages;
+            Outcome::default()
+        }
         Event::Observe(observed) => observe(state, &observed, settings),
         Event::Update(pod, container, wanted) => update(state, &pod, &container, &wanted, settings),
         Event::Stop(pod, container) => {

@@ -219,7 +219,7 @@ fn repair(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &m
     if one.due().is_none() || !takes_a_seat(&request, &understood.policy) {
         return false;
     }
-    let seat = sandbox::seat(state, &one.pod, &request, &understood.policy);
+    let seat = sandbox::seat(state, state.ledger.occupancy(), &one.pod, &request, &understood.policy);
     let placed = seat.and_then(|seat| {
         let (machine, occupancy) = (state.ledger.machine(), state.ledger.occupancy());
         engine::admit_container(machine, occupancy, &one.pod.uid, &request, seat.as_ref(), &understood.policy)

@@ -162,6 +162,35 @@ fn shared_containers_lose_and_regain_what_is_given_away() {
     assert_eq!(node.held(), 0);
 }
 
+/// Node 0 has 64 pages of 2 MiB, of which a virtual machine on the host takes ever more.
+#[test]
+fn hugepages_that_are_used_beside_the_books_are_not_promised() {
+    let place = (NodeId(0), HugepageSize::MIB2);
+    let pages = |free: u64, used: &[(&str, u64)]| {
+        let used = used.iter().map(|(id, pages)| ((*id).into(), [(place, Bytes(pages << 21))].into()));
+        Event::Pages(Pages { free: [(place, Bytes(free << 21))].into(), in_use: used.collect() })
+    };
+    let asking = |name: &str, pages: u64| {
+        let mut facts = on_gpu(whole(name, 1), "GPU-a");
+        facts.resources.hugepage_limits = vec![("2MB".into(), pages << 21)];
+        facts
+    };
+    let mut node = Node::new();
+    node.step(pages(64, &[]));
+    edit(&node.create(&pod("a"), &asking("a", 30)));
+    // a uses none of its 30 yet: of 50 free ones 20 are to be had.
+    node.step(pages(50, &[("id-a", 0)]));
+    let short = node.create(&pod("b"), &asking("b", 21));
+    assert!(refusal(&short).contains("node 0 has 20 hugepages of 2Mi"), "{}", refusal(&short));
+    // a uses 25: of 25 free ones 5 are still a's.
+    node.step(pages(25, &[("id-a", 25)]));
+    edit(&node.create(&pod("b"), &asking("b", 20)));
+    // A restart's own promise does not stand in its way.
+    node.step(pages(25, &[("id-b", 0)]));
+    node.stop(&pod("a"), &asking("a", 30));
+    edit(&node.create(&pod("a"), &ContainerFacts { id: "id-a2".into(), ..asking("a", 30) }));
+}
+
 #[test]
 fn a_pods_own_quota_goes_with_its_last_shared_cpu() {
     let mut node = Node::new();

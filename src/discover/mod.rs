@@ -18,6 +18,7 @@ pub mod snapshot;
 
 pub use error::{DiscoverError, Warning};
 pub use kubelet::{KubeletCpuState, kubelet_cpu_policy};
+pub use nodes::free_hugepages;
 pub use root::Root;
 
 use crate::model::{NodeSet, Topology};

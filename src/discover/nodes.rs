@@ -2,11 +2,12 @@
 
 use super::root::malformed;
 use super::{DiscoverError, Root, parse};
-use crate::model::{CpuSet, HugepagePool, HugepageSize, NodeId, NodeSet, NumaNode};
+use crate::model::{Bytes, CpuSet, HugepagePool, HugepageSize, NodeId, NodeSet, NumaNode};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 const NODES: &str = "sys/devices/system/node";
+const WHOLE_HUGEPAGES: &str = "sys/kernel/mm/hugepages";
 const MEMINFO: &str = "a line MemTotal in kB";
 
 pub(super) fn read(root: &Root, online: &CpuSet) -> Result<Vec<NumaNode>, DiscoverError> {
@@ -80,7 +81,7 @@ fn whole_machine(root: &Root, online: &CpuSet) -> Result<NumaNode, DiscoverError
         id: NodeId(0),
         cpus: online.clone(),
         memory_bytes: memory(root, "proc/meminfo")?,
-        hugepages: hugepages(root, "sys/kernel/mm/hugepages")?,
+        hugepages: hugepages(root, WHOLE_HUGEPAGES)?,
         distances: BTreeMap::from([(NodeId(0), 10)]),
     })
 }
@@ -102,6 +103,26 @@ fn hugepages(root: &Root, dir: &str) -> Result<BTreeMap<HugepageSize, HugepagePo
         pools.insert(size, HugepagePool { total, free });
     }
     Ok(pools)
+}
+
+/// What is free now of each page size on each node, in bytes.
+///
+/// # Errors
+/// A file that should be there cannot be read or understood.
+pub fn free_hugepages(root: &Root) -> Result<BTreeMap<(NodeId, HugepageSize), Bytes>, DiscoverError> {
+    let ids = ids(root)?;
+    let mut pools = Vec::new();
+    for id in ids.iter() {
+        pools.push((id, hugepages(root, &format!("{NODES}/node{id}/hugepages"))?));
+    }
+    if ids.is_empty() {
+        pools.push((NodeId(0), hugepages(root, WHOLE_HUGEPAGES)?));
+    }
+    let bytes = |size: HugepageSize, pool: HugepagePool| Bytes(pool.free.saturating_mul(size.bytes()));
+    let of_node = |(id, pools): (NodeId, BTreeMap<HugepageSize, HugepagePool>)| {
+        pools.into_iter().map(move |(size, pool)| ((id, size), bytes(size, pool)))
+    };
+    Ok(pools.into_iter().flat_map(of_node).collect())
 }
 
 fn pages(root: &Root, path: &str) -> Result<u64, DiscoverError> {

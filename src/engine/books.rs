@@ -28,15 +28,22 @@ pub(super) struct Books {
     books: BTreeMap<Mask, Book>,
     /// Bytes not promised, by node and type. A set's promises fill its nodes in ascending order.
     free: Vec<Vec<u64>>,
+    /// The most there can be free, by node and type, whatever the promises say; empty is no limit.
+    limits: BTreeMap<(usize, usize), u64>,
 }
 
 impl Books {
     pub(super) fn new(machine: &Machine) -> Self {
-        Self { books: BTreeMap::new(), free: machine.capacity.clone() }
+        Self { books: BTreeMap::new(), free: machine.capacity.clone(), limits: BTreeMap::new() }
     }
 
     pub(super) fn free(&self, node: usize, kind: usize) -> u64 {
-        self.free.get(node).and_then(|kinds| kinds.get(kind)).copied().unwrap_or(0)
+        let free = self.free.get(node).and_then(|kinds| kinds.get(kind)).copied().unwrap_or(0);
+        self.limits.get(&(node, kind)).map_or(free, |limit| free.min(*limit))
+    }
+
+    pub(super) fn limit(&mut self, node: usize, kind: usize, bytes: u64) {
+        self.limits.insert((node, kind), bytes);
     }
 
     /// Nodes that may serve by themselves: those that are in no set of several.

@@ -150,6 +150,18 @@ impl Occupancy {
         Bytes(places.map_or(0, |(node, kind)| self.books.free(node, kind)))
     }
 
+    /// The same with no more of a node's memory free than this, whatever the promises leave: what is used beside
+    /// the books is not there.
+    #[must_use]
+    pub fn limited_to(mut self, machine: &Machine, limits: &BTreeMap<(NodeId, MemoryKind), Bytes>) -> Self {
+        for ((node, kind), bytes) in limits {
+            if let Some((node, kind)) = machine.index(*node).zip(machine.kind(*kind)) {
+                self.books.limit(node, kind, bytes.0);
+            }
+        }
+        self
+    }
+
     /// Who holds a device.
     #[must_use]
     pub fn holder(&self, resource: &ResourceName, device: &DeviceId) -> Option<&ContainerKey> {

@@ -21,6 +21,8 @@ pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 pub const DEFAULT_INDEX: &str = "90";
 /// What we register as.
 pub const DEFAULT_NAME: &str = "maitred";
+/// How often a plugin whose connection was closed looks whether its runtime still lives.
+const LAUNCHER_CHECK: Duration = Duration::from_millis(500);
 /// Between two registrations of which none led to a ledger; the socket itself is tried more often.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
@@ -29,8 +31,14 @@ const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs
 pub enum Transport {
     /// Through its socket; registers again whenever the runtime comes back.
     Socket(PathBuf),
-    /// It launched us and left us this descriptor; we end with it, and it launches the next.
-    Inherited(RawFd),
+    /// It launched us and left us a descriptor; we end with the runtime, and the next one launches the next of us.
+    Inherited {
+        /// The connected socket.
+        fd: RawFd,
+        /// Where to register again if the runtime closes that one and lives on, as it does with a plugin that
+        /// was late once. `None` ends with it in any case.
+        again: Option<PathBuf>,
+    },
 }
 
 /// What the daemon is told at its start.
@@ -100,11 +108,12 @@ impl Transport {
     /// [`NriError::Descriptor`].
     pub fn new(inherited: Option<&str>, socket: &Path) -> Result<Self, NriError> {
         let Some(text) = inherited else { return Ok(Self::Socket(socket.to_owned())) };
-        text.parse().map(Self::Inherited).map_err(|_| NriError::Descriptor(text.to_owned()))
+        let fd = text.parse().map_err(|_| NriError::Descriptor(text.to_owned()))?;
+        Ok(Self::Inherited { fd, again: Some(socket.to_owned()) })
     }
 }
 
-/// Runs the daemon until SIGTERM or SIGINT; a pre-launched one also ends with its connection.
+/// Runs the daemon until SIGTERM or SIGINT; a pre-launched one also ends with the runtime that launched it.
 ///
 /// # Errors
 /// It could not start, or the one connection of a pre-launched plugin broke.
@@ -144,7 +153,7 @@ pub async fn serve(
         index: options.index.clone(),
         decider: Arc::new(decider),
         deadline: options.deadline,
-        can_return: matches!(options.transport, Transport::Socket(_)),
+        can_return: !matches!(options.transport, Transport::Inherited { again: None, .. }),
         fault,
     };
     tokio::select! {
@@ -155,7 +164,8 @@ pub async fn serve(
 
 async fn attend(registrar: &Registrar, transport: &Transport) -> Result<(), NriError> {
     match transport {
-        Transport::Inherited(fd) => once(registrar, *fd).await,
+        Transport::Inherited { fd, again: None } => once(registrar, *fd).await,
+        Transport::Inherited { fd, again: Some(path) } => while_launched(registrar, *fd, path).await,
         Transport::Socket(path) => for_ever(registrar, path).await,
     }
 }
@@ -167,6 +177,28 @@ async fn once(registrar: &Registrar, fd: RawFd) -> Result<(), NriError> {
     match registrar.attend(stream).await.why {
         SessionError::Closed => Ok(()),
         why => Err(NriError::Session(why)),
+    }
+}
+
+/// The connection left to us, and after it the socket for as long as the runtime that launched us lives: nothing
+/// else would bring us back before its next start.
+async fn while_launched(registrar: &Registrar, fd: RawFd, path: &Path) -> Result<(), NriError> {
+    let launcher = nix::unistd::getppid();
+    let ended = once(registrar, fd).await;
+    if matches!(ended, Err(NriError::Inherited { .. })) {
+        return ended;
+    }
+    // A runtime that ends closes its sockets a moment before it is gone.
+    tokio::time::sleep(LAUNCHER_CHECK).await;
+    let gone = async {
+        while nix::unistd::getppid() == launcher {
+            tokio::time::sleep(LAUNCHER_CHECK).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = gone => ended,
+        again = for_ever(registrar, path) => again,
     }
 }
 
@@ -227,7 +259,8 @@ mod tests {
     fn containerds_variable_makes_it_a_launched_plugin() {
         let transport = |inherited| Transport::new(inherited, Path::new(DEFAULT_SOCKET));
         assert_eq!(transport(None).unwrap(), Transport::Socket(DEFAULT_SOCKET.into()));
-        assert_eq!(transport(Some("3")).unwrap(), Transport::Inherited(3));
+        let launched = Transport::Inherited { fd: 3, again: Some(DEFAULT_SOCKET.into()) };
+        assert_eq!(transport(Some("3")).unwrap(), launched);
         let error = transport(Some("/x")).unwrap_err().to_string();
         assert_eq!(error, r#"NRI_PLUGIN_SOCKET is "/x": expected the number of a file descriptor"#);
     }

@@ -5,7 +5,7 @@ use super::chores::Chores;
 use super::decider::{Fallback, Handler, Poster, Rest};
 use super::hints::{Hints, Remembered};
 use super::verdicts::VerdictLog;
-use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Reply, Settings, State};
+use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Pages, Reply, Settings, State};
 use crate::model::{ContainerFacts, ContainerId, ContainerState};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -28,6 +28,12 @@ pub trait Cgroups: Send + Sync {
     /// # Errors
     /// It is there and does not have what was written.
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError>;
+
+    /// The machine's huge pages, and what these containers use of them.
+    ///
+    /// # Errors
+    /// The free ones could not be read.
+    fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError>;
 
     /// Takes the CFS quota off a pod's own cgroup; `false` where there was none.
     ///
@@ -145,6 +151,10 @@ impl Handler for Seating {
             self.remembered = Remembered::of(hints);
         }
         let Some(current) = &mut self.current else { return Outcome::default() };
+        if wants_hugepages(&event) {
+            let pages = free_hugepages(&*self.cgroups, &current.state);
+            decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
+        }
         let settings = if (self.off)() { &current.off } else { &current.enforced };
         self.sweep |=
             matches!(event, Event::Started(..) | Event::Synchronize { .. }) && settings.mode == Mode::Enforce;
@@ -180,6 +190,22 @@ impl Handler for Seating {
     fn fallback(&self) -> Arc<dyn Fallback> {
         Arc::clone(&self.spare) as _
     }
+}
+
+/// Whether an event is about a container that is to get huge pages.
+fn wants_hugepages(event: &Event) -> bool {
+    let Event::Create(_, container) = event else { return false };
+    container.resources.hugepage_limits.iter().any(|(_, bytes)| *bytes > 0)
+}
+
+/// The huge pages that are really free; nothing is known of them where they cannot be read, and the books alone
+/// decide.
+fn free_hugepages(cgroups: &dyn Cgroups, state: &State) -> Pages {
+    let holders: Vec<_> = state.hugepage_holders().map(|(id, path)| (id.clone(), path.to_owned())).collect();
+    cgroups.hugepages(&holders).unwrap_or_else(|error| {
+        tracing::warn!(%error, "free huge pages cannot be read: deciding by what was promised alone");
+        Pages::default()
+    })
 }
 
 /// Answers when the state cannot be reached: from the settings alone.

@@ -5,7 +5,7 @@ use crate::decision::Edit;
 use crate::decision::testing::{container, machine, pod, settings, whole};
 use crate::engine::Reserve;
 use crate::ledger::Record;
-use crate::model::{ContainerKey, PodFacts};
+use crate::model::{Bytes, ContainerKey, HugepageSize, NodeId, PodFacts};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -36,6 +36,12 @@ impl Cgroups for Fake {
             true => Err("permission denied".into()),
             false => Ok(lock(&self.found).get(cgroups_path).cloned()),
         }
+    }
+
+    fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError> {
+        let place = (NodeId(0), HugepageSize::MIB2);
+        let used = holders.iter().map(|(id, _)| (id.clone(), [(place, Bytes(0))].into()));
+        Ok(Pages { free: [(place, Bytes(8 << 20))].into(), in_use: used.collect() })
     }
 
     fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
@@ -220,6 +226,24 @@ async fn until(done: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("it never came about");
+}
+
+/// Four pages are free on node 0, whatever the node's total says.
+#[test]
+fn huge_pages_are_read_when_some_are_asked_for() {
+    let mut seating = rig().seating;
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![], vec![]));
+    let asking = |name: &str, pages: u64| {
+        let mut facts = whole(name, 1);
+        facts.env = vec!["NVIDIA_VISIBLE_DEVICES=GPU-a".into()];
+        facts.resources.hugepage_limits = vec![("2MB".into(), pages << 21)];
+        facts
+    };
+    let first = seating.handle(Event::Create(pod("a"), asking("a", 3)));
+    assert!(edit(first).mems.is_some());
+    let second = seating.handle(Event::Create(pod("b"), asking("b", 2)));
+    assert!(matches!(second.reply, Reply::Refuse(_)), "one page is left");
 }
 
 #[test]

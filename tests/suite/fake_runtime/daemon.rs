@@ -53,6 +53,7 @@ fn words(event: &Event) -> String {
         Event::Stop(_, container) => format!("stop {}", container.id),
         Event::Remove(_, container) => format!("remove {}", container.id),
         Event::Observe(_) => "observe".into(),
+        Event::Pages(_) => "pages".into(),
         Event::Abandon(id) => format!("abandon {id}"),
     }
 }

@@ -8,6 +8,7 @@ use maitred::decision::{CpusetUpdate, Event, Outcome};
 use maitred::nri::proto::{ConfigureRequest, SynchronizeRequest};
 use maitred::nri::{NriError, Transport};
 use std::os::fd::IntoRawFd;
+use std::path::PathBuf;
 use tokio::net::UnixStream;
 
 /// Run/Stop/RemovePodSandbox, Create, PostStart, Update, Stop, Remove.
@@ -94,9 +95,14 @@ fn a_synchronize_in_chunks_is_one_event() {
 
 /// A daemon at the far end of a socket pair, as containerd launches one.
 fn launched(handler: Scripted) -> (UnixStream, Daemon) {
+    launched_with(handler, None)
+}
+
+fn launched_with(handler: Scripted, again: Option<PathBuf>) -> (UnixStream, Daemon) {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
-    let daemon = Daemon::with(Transport::Inherited(theirs.into_raw_fd()), RELAXED, handler);
+    let transport = Transport::Inherited { fd: theirs.into_raw_fd(), again };
+    let daemon = Daemon::with(transport, RELAXED, handler);
     (UnixStream::from_std(ours).unwrap(), daemon)
 }
 
@@ -121,6 +127,28 @@ fn a_launched_plugin_takes_its_configuration_and_ends_with_its_socket() {
     });
 }
 
+/// containerd closes a plugin for good that was late once, and lives on.
+#[test]
+fn a_launched_plugin_that_was_closed_comes_back_through_the_socket() {
+    runtime_side(async {
+        let handler = Scripted::idle();
+        let seen = handler.seen.clone();
+        let place = Place::new();
+        let listener = place.listen();
+        let (stream, _daemon) = launched_with(handler, Some(place.path.clone()));
+        let runtime = FakeRuntime::over(stream).await;
+        runtime.configure("v2.1.9").await.unwrap();
+        runtime.synchronize_nothing().await;
+        drop(runtime);
+
+        let accepted = tokio::time::timeout(std::time::Duration::from_secs(10), listener.accept()).await;
+        let again = FakeRuntime::welcome(accepted.unwrap().unwrap().0).await;
+        again.create_id("c1").await.unwrap();
+
+        assert_eq!(seen.events(), ["synchronize 0 0", "synchronize 0 0", "create c1"]);
+    });
+}
+
 #[test]
 fn a_configuration_that_cannot_be_used_is_told_to_the_runtime() {
     runtime_side(async {
@@ -141,7 +169,7 @@ fn a_configuration_that_cannot_be_used_is_told_to_the_runtime() {
 #[test]
 fn a_descriptor_that_is_no_socket_is_an_error() {
     let file = std::fs::File::open("/dev/null").unwrap().into_raw_fd();
-    let daemon = Daemon::with(Transport::Inherited(file), RELAXED, Scripted::idle());
+    let daemon = Daemon::with(Transport::Inherited { fd: file, again: None }, RELAXED, Scripted::idle());
 
     let error = runtime_side(daemon.ended()).unwrap_err();
 

@@ -4,11 +4,12 @@
 use super::{RELAXED, runtime_side};
 use crate::fake_runtime::{Daemon, FakeRuntime, Place, container, guaranteed_pod, patience, pod_request};
 use maitred::config::Config;
-use maitred::decision::{CpusetUpdate, Observed, State};
+use maitred::decision::{CpusetUpdate, Observed, Pages, State};
 use maitred::engine::Reserve;
 use maitred::ledger::Record;
 use maitred::model::{
-    ContainerKey, Core, CpuId, HugepagePool, HugepageSize, NodeId, NumaNode, Package, PackageId, Topology,
+    ContainerId, ContainerKey, Core, CpuId, HugepagePool, HugepageSize, NodeId, NumaNode, Package, PackageId,
+    Topology,
 };
 use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
 use maitred::nri::{BoxError, Cgroups, Hints, Seating, Setup};
@@ -50,6 +51,9 @@ struct NoCgroups;
 impl Cgroups for NoCgroups {
     fn observe(&self, _: &str) -> Result<Option<Observed>, BoxError> {
         Ok(None)
+    }
+    fn hugepages(&self, _: &[(ContainerId, String)]) -> Result<Pages, BoxError> {
+        Ok(Pages::default())
     }
     fn drop_pod_quota(&self, _: &str) -> Result<bool, BoxError> {
         Ok(false)
