@@ -4,6 +4,7 @@
 mod amount;
 mod facts;
 mod id;
+mod list;
 mod placement;
 mod policy;
 mod quantity;
@@ -18,6 +19,7 @@ pub use id::{
     ContainerId, ContainerKey, ContainerName, CpuId, DeviceId, NodeId, PackageId, PciAddress,
     PciAddressError, PodUid, ResourceName,
 };
+pub use list::ListError;
 pub use placement::{MemoryBlock, MemoryKind, MemoryPolicy, Placement};
 pub use policy::{
     CpuOption, CpuOptions, MemoryManager, MemoryMode, Policy, Scope, TopologyPolicy, UnknownLocality,
@@ -26,5 +28,5 @@ pub use policy::{
 pub use quantity::{Quantity, QuantityError};
 pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage};
 pub use request::{ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Qos};
-pub use set::{CpuSet, Id, IdSet, ListError, NodeSet};
+pub use set::{CpuSet, Id, IdSet, NodeSet};
 pub use topology::{Core, Gpu, HugepagePool, Llc, Nic, NodeKind, NumaNode, Package, PciDevice, Topology};

@@ -1,5 +1,4 @@
-//! The machine, and its snapshot format: what `maitred topology -o json` prints and
-//! `maitred plan --topology` reads.
+//! The machine: CPUs, nodes, memory and devices. Its snapshot format is `discover::snapshot`'s.
 
 use super::{CpuSet, HugepageSize, NodeId, NodeSet, PackageId, PciAddress};
 use std::collections::BTreeMap;
@@ -98,7 +97,7 @@ impl NumaNode {
 pub struct HugepagePool {
     /// `nr_hugepages`.
     pub total: u64,
-    /// `free_hugepages`: neither used nor, for this node, told apart from reserved ones.
+    /// `free_hugepages`: not used; those that a mapping has reserved are among them.
     pub free: u64,
 }
 
