@@ -152,13 +152,8 @@ fn json(bytes: Vec<u8>) -> Result<String, SkippedReason> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scratch as store;
     use super::*;
-
-    fn store() -> (tempfile::TempDir, Store) {
-        let run = tempfile::tempdir().unwrap();
-        let store = Store::open(&run.path().join("maitred")).unwrap();
-        (run, store)
-    }
 
     fn key(pod: &str, container: &str) -> ContainerKey {
         ContainerKey::new(pod.into(), container.into())

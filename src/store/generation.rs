@@ -38,12 +38,11 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::scratch;
 
     #[test]
     fn counts_changes_also_of_writers_that_meet() {
-        let run = tempfile::tempdir().unwrap();
-        let store = Store::open(&run.path().join("maitred")).unwrap();
+        let (_run, store) = scratch();
         assert_eq!(store.generation().unwrap(), 0);
         std::thread::scope(|scope| {
             for _ in 0..4 {

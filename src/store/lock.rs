@@ -54,13 +54,13 @@ impl Drop for DaemonLock {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scratch;
     use super::*;
     use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn the_second_daemon_is_told_who_the_first_is() {
-        let run = tempfile::tempdir().unwrap();
-        let store = Store::open(&run.path().join("maitred")).unwrap();
+        let (_run, store) = scratch();
         let held = store.lock_daemon().unwrap();
         let error = store.lock_daemon().unwrap_err();
         assert!(matches!(error, StoreError::Held { pid: Some(pid), .. } if pid == std::process::id()));
@@ -71,8 +71,7 @@ mod tests {
 
     #[test]
     fn taking_it_never_replaces_the_file() {
-        let run = tempfile::tempdir().unwrap();
-        let store = Store::open(&run.path().join("maitred")).unwrap();
+        let (_run, store) = scratch();
         let inode = || store.daemon_lock_path().metadata().unwrap().ino();
         let before = inode();
         drop(store.lock_daemon().unwrap());
@@ -82,8 +81,7 @@ mod tests {
 
     #[test]
     fn a_lock_file_with_something_else_in_it_still_locks() {
-        let run = tempfile::tempdir().unwrap();
-        let store = Store::open(&run.path().join("maitred")).unwrap();
+        let (_run, store) = scratch();
         std::fs::write(store.daemon_lock_path(), "no pid, and longer than any pid could be").unwrap();
         let _held = store.lock_daemon().unwrap();
         let text = std::fs::read_to_string(store.daemon_lock_path()).unwrap();

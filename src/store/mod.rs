@@ -101,6 +101,14 @@ fn check_found(dir: &Path, found: &Metadata, expected: u32) -> Result<(), StoreE
     }
 }
 
+/// A store of its own for a test; its directory goes with the first of the two.
+#[cfg(test)]
+fn scratch() -> (tempfile::TempDir, Store) {
+    let run = tempfile::tempdir().unwrap();
+    let store = Store::open(&run.path().join("maitred")).unwrap();
+    (run, store)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -107,13 +107,8 @@ fn whoever() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scratch as store;
     use super::*;
-
-    fn store() -> (tempfile::TempDir, Store) {
-        let run = tempfile::tempdir().unwrap();
-        let store = Store::open(&run.path().join("maitred")).unwrap();
-        (run, store)
-    }
 
     #[test]
     fn off_tells_why_and_since_when_until_it_is_on() {

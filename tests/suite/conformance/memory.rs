@@ -1,7 +1,7 @@
 //! Rows about the Memory Manager alone: hints, and one allocation.
 
 use super::json::{list, memory_kind, number, text};
-use super::rules::{amounts, hold, nodes, policy, request, same, same_hints, seat};
+use super::rules::{add_node, amounts, hold, nodes, policy, request, same, same_hints, seat};
 use maitred::engine::{Machine, Occupancy, Reserve, admit_container, rules};
 use maitred::model::*;
 use serde_json::Value;
@@ -23,17 +23,8 @@ fn machine(state: &Value) -> Result<Machine, String> {
                 hugepages.insert(size, HugepagePool { total, free: total });
             }
         }
-        let cpus = CpuSet::single(CpuId(number_of_node));
-        topology.cpus.extend(cpus.iter());
-        topology.packages.push(Package { id: PackageId(number_of_node), cpus: cpus.clone() });
-        topology.cores.push(Core { package: PackageId(number_of_node), cpus: cpus.clone() });
-        topology.numa_nodes.push(NumaNode {
-            id: NodeId(number_of_node),
-            cpus,
-            memory_bytes,
-            hugepages,
-            distances: BTreeMap::new(),
-        });
+        let id = NodeId(number_of_node);
+        add_node(&mut topology, id, (memory_bytes, hugepages), BTreeMap::new());
     }
     Machine::new(&topology, &Reserve::default()).map_err(|error| error.to_string())
 }

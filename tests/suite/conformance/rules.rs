@@ -212,22 +212,26 @@ pub fn seat(row: &Value) -> Seat {
     Seat { affinity, preferred: row["hint"]["preferred"] == true }
 }
 
+/// Adds a node with one CPU, which is a core and a package of its own.
+pub fn add_node(
+    topology: &mut Topology,
+    id: NodeId,
+    (memory_bytes, hugepages): (u64, BTreeMap<HugepageSize, HugepagePool>),
+    distances: BTreeMap<NodeId, u32>,
+) {
+    let cpus = CpuSet::single(CpuId(id.0));
+    topology.cpus.extend(cpus.iter());
+    topology.packages.push(Package { id: PackageId(id.0), cpus: cpus.clone() });
+    topology.cores.push(Core { package: PackageId(id.0), cpus: cpus.clone() });
+    topology.numa_nodes.push(NumaNode { id, cpus, memory_bytes, hugepages, distances });
+}
+
 /// A machine of which only the nodes are known, with their distances where given.
 fn bare_machine(ids: &Value, distances: &Value) -> Result<Machine, String> {
     let mut topology = Topology::default();
     for id in nodes(ids).iter() {
-        let cpus = CpuSet::single(CpuId(id.0));
-        topology.cpus.extend(cpus.iter());
-        topology.packages.push(Package { id: PackageId(id.0), cpus: cpus.clone() });
-        topology.cores.push(Core { package: PackageId(id.0), cpus: cpus.clone() });
         let far = list(&distances[id.to_string()]).iter().map(|far| number(far) as u32);
-        topology.numa_nodes.push(NumaNode {
-            id,
-            cpus,
-            memory_bytes: 0,
-            hugepages: BTreeMap::new(),
-            distances: nodes(ids).iter().zip(far).collect(),
-        });
+        add_node(&mut topology, id, (0, BTreeMap::new()), nodes(ids).iter().zip(far).collect());
     }
     Machine::new(&topology, &Reserve::default()).map_err(|error| error.to_string())
 }

@@ -5,12 +5,10 @@ use super::{RELAXED, runtime_side};
 use crate::fake_runtime::{Daemon, FakeRuntime, Place, container, guaranteed_pod, patience, pod_request};
 use maitred::config::Config;
 use maitred::decision::{CpusetUpdate, Observed, Pages, State};
+use maitred::discover::snapshot;
 use maitred::engine::Reserve;
 use maitred::ledger::Record;
-use maitred::model::{
-    ContainerId, ContainerKey, Core, CpuId, HugepagePool, HugepageSize, NodeId, NumaNode, Package, PackageId,
-    Topology,
-};
+use maitred::model::{ContainerId, ContainerKey, Topology};
 use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
 use maitred::nri::{BoxError, Cgroups, Hints, Seating, Setup};
 use protobuf::MessageField;
@@ -19,31 +17,9 @@ use std::time::{Duration, Instant};
 
 const SHARED: usize = 200;
 
-/// Two sockets of 56 cores with two threads each, 1 TiB.
+/// Two sockets of 56 cores with two threads each, 1 TiB: the machine the project ships.
 fn machine() -> Topology {
-    let cpus = |node: u32| {
-        (0..2).flat_map(move |thread| (0..56).map(move |core| CpuId(thread * 112 + node * 56 + core)))
-    };
-    Topology {
-        cpus: (0..224).map(CpuId).collect(),
-        packages: (0..2).map(|id| Package { id: PackageId(id), cpus: cpus(id).collect() }).collect(),
-        cores: (0..112)
-            .map(|core| Core {
-                package: PackageId(core / 56),
-                cpus: [CpuId(core), CpuId(core + 112)].into_iter().collect(),
-            })
-            .collect(),
-        numa_nodes: (0..2)
-            .map(|id| NumaNode {
-                id: NodeId(id),
-                cpus: cpus(id).collect(),
-                memory_bytes: 512 << 30,
-                hugepages: [(HugepageSize::MIB2, HugepagePool { total: 0, free: 0 })].into(),
-                distances: [(NodeId(id), 10), (NodeId(1 - id), 21)].into(),
-            })
-            .collect(),
-        ..Topology::default()
-    }
+    snapshot::from_json(include_str!("../../../packaging/examples/h100-server.json")).unwrap()
 }
 
 struct NoCgroups;
