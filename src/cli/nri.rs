@@ -262,3 +262,82 @@ impl nri::Cgroups for Files {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Placement;
+    use crate::nri::{Hints, Host};
+
+    /// A machine of one CPU whose kubelet has that CPU Manager policy, and the node it is under `config`.
+    fn node(kubelet: &str, config: &str) -> (tempfile::TempDir, Node) {
+        let dir = tempfile::tempdir().unwrap();
+        let state = format!(r#"{{"policyName":"{kubelet}","defaultCpuSet":"","checksum":1}}"#);
+        for (path, text) in [
+            ("sys/devices/system/cpu/online", "0"),
+            ("sys/devices/system/cpu/cpu0/topology/physical_package_id", "0"),
+            ("sys/devices/system/cpu/cpu0/topology/core_cpus_list", "0"),
+            ("proc/meminfo", "MemTotal: 1024 kB"),
+            ("var/lib/kubelet/cpu_manager_state", &state),
+        ] {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let config = Config::parse(&format!("version = 1\n{config}"), "a test").unwrap();
+        let node = Node::new(Root::open(dir.path()).unwrap(), config).unwrap();
+        (dir, node)
+    }
+
+    fn host(config: &str) -> Host {
+        Host {
+            runtime: "containerd".into(),
+            runtime_version: "2.1.9".into(),
+            nri: None,
+            request_timeout: Duration::from_secs(2),
+            config: config.into(),
+        }
+    }
+
+    #[test]
+    fn beside_a_static_kubelet_it_only_audits_unless_told_otherwise() {
+        for (kubelet, config, mode) in [
+            ("none", "", Mode::Enforce),
+            ("static", "", Mode::Audit),
+            ("static", "authority = \"maitred\"", Mode::Enforce),
+            ("none", "mode = \"audit\"", Mode::Audit),
+        ] {
+            let (_dir, mut node) = node(kubelet, config);
+            assert_eq!(node.prepare(&host("")).unwrap().settings.mode, mode, "{kubelet}, {config}");
+        }
+    }
+
+    #[test]
+    fn the_runtimes_configuration_goes_before_the_files() {
+        let (_dir, mut node) = node("none", "");
+        let passed = node.prepare(&host("version = 1\nmode = \"audit\"")).unwrap();
+        assert_eq!(passed.settings.mode, Mode::Audit);
+        let error = node.prepare(&host("mood = 1")).err().unwrap().to_string();
+        assert!(
+            error.starts_with("the configuration the runtime passes on:1: unknown field `mood`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn only_records_of_their_own_containers_are_remembered() {
+        let run = tempfile::tempdir().unwrap();
+        let store = Store::open(&run.path().join("maitred")).unwrap();
+        let key = |name: &str| ContainerKey::new("uid".into(), name.into());
+        let record = Record::new(&key("a"), &"id".into(), &Placement::default());
+        let memory = Remembering(Some(store.clone()));
+        memory.keep(&key("a"), Some(&record));
+        store.put(&key("b"), &record.to_json()).unwrap();
+        store.put(&key("c"), "{}").unwrap();
+
+        assert_eq!(memory.load(), [record]);
+        memory.keep(&key("a"), None);
+        assert_eq!(memory.load(), []);
+        assert_eq!(Remembering(None).load(), [], "without a store nothing is remembered and nothing fails");
+    }
+}

@@ -91,7 +91,7 @@ pub struct MemoryConfig {
 pub enum Delivery {
     /// Through the runtime where it can, else not at all; `cpuset.mems` is set in any case.
     Auto,
-    /// Through the runtime, which must be able to.
+    /// Through the runtime; one that cannot is given none.
     Native,
     /// Not at all: `cpuset.mems` alone.
     Cpuset,

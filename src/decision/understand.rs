@@ -147,5 +147,10 @@ mod tests {
         assert_eq!(exemption(&fixed, None, &settings()), None);
         let system = PodFacts { namespace: "kube-system".into(), ..pod("a") };
         assert!(exemption(&system, None, &settings()).unwrap().contains("kube-system"));
+        let mut by_handler = settings();
+        by_handler.exempt.runtime_handlers.insert("kata".into());
+        let kata = PodFacts { runtime_handler: "kata".into(), ..pod("a") };
+        assert!(exemption(&kata, None, &by_handler).unwrap().contains("runtime handler kata"));
+        assert_eq!(exemption(&kata, None, &settings()), None);
     }
 }

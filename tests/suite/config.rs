@@ -127,6 +127,15 @@ fn everything_can_be_said() {
     assert_eq!(config.failure.deadline.as_millis(), 500);
 }
 
+/// What the README shows as a configuration is one.
+#[test]
+fn the_readmes_example_is_fine() {
+    let readme = include_str!("../../README.md");
+    let (_, rest) = readme.split_once("```toml\n").expect("an example in the README");
+    let config = Config::parse(rest.split("```").next().unwrap(), "README.md").unwrap();
+    assert_eq!(config.policy.cpu.0.len(), 1);
+}
+
 #[test]
 fn the_settings_are_the_files() {
     let config = parse("[memory]\ndelivery = \"cpuset\"\npolicy = \"interleave\"").unwrap();

@@ -116,3 +116,27 @@ fn the_cgroup_is_the_truth() {
     let unread = Event::Observe(BTreeMap::from([("id-s".into(), Observed::default())]));
     assert!(node.step(unread).writes.is_empty(), "unread is not empty");
 }
+
+/// A container can go without having been stopped: containerd's own clean-up after a failed start.
+#[test]
+fn a_removed_container_has_stopped_and_a_removed_pod_has_ended() {
+    let mut node = Node::new();
+    let (small_pod, small) = small("s");
+    node.create(&small_pod, &small);
+    node.create(&pod("a"), &whole("a", 4));
+    let removed = node.step(Event::Remove(pod("a"), whole("a", 4)));
+    assert!(removed.updates.is_empty(), "nobody reads updates in this answer");
+    assert_eq!(removed.writes.iter().map(|write| write.cpus.to_string()).collect::<Vec<_>>(), ["0-15"]);
+    assert_eq!(node.held(), 1, "its seat is kept while the pod lives");
+    node.step(Event::RemovePod(pod("a")));
+    assert_eq!(node.held(), 0);
+}
+
+#[test]
+fn what_runs_is_not_taken_back() {
+    let mut node = Node::new();
+    node.create(&pod("a"), &whole("a", 4));
+    node.step(Event::Started(pod("a"), whole("a", 4)));
+    node.step(Event::Abandon("id-a".into()));
+    assert_eq!(node.held(), 1);
+}

@@ -1,6 +1,7 @@
 //! The reducer as a runtime sees it. CPU 0 is reserved; what the machine is stands in `testing`.
 
 mod adoption;
+mod anything;
 mod life;
 mod seating;
 mod sparing;

@@ -183,3 +183,34 @@ fn hugepages_that_are_used_beside_the_books_are_not_promised() {
     node.stop(&pod("a"), &asking("a", 30));
     edit(&node.create(&pod("a"), &ContainerFacts { id: "id-a2".into(), ..asking("a", 30) }));
 }
+
+#[test]
+fn a_quota_stays_where_the_owner_says_so() {
+    let mut node = Node::with(Settings { drop_cfs_quota: false, ..settings() });
+    let mut alone = pod("a");
+    alone.resources = Some(limits(4000, 1 << 30));
+    let outcome = node.create(&alone, &whole("main", 4));
+    assert!(!edit(&outcome).drop_quota && outcome.quotas.is_empty());
+    let throttled = node.step(Event::Update(alone, whole("main", 4), limits(4000, 1 << 30)));
+    assert_eq!(throttled.reply, Reply::Nothing);
+}
+
+#[test]
+fn reserved_namespaces_sit_on_the_reserved_cpus() {
+    let mut node =
+        Node::with(Settings { reserved_namespaces: ["monitoring".to_owned()].into(), ..settings() });
+    let (pod_of_it, facts) = small("agent");
+    let agent = PodFacts { namespace: "monitoring".into(), ..pod_of_it };
+    assert_eq!(cpus(&node.create(&agent, &facts)), "0");
+    assert_eq!(updates(&node.create(&pod("a"), &whole("a", 4))), [], "the pool is not its");
+}
+
+#[test]
+fn a_malformed_variable_refuses_that_container_by_name() {
+    let mut facts = whole("main", 2);
+    facts.env = vec!["PCIDEVICE_VENDOR_COM_VF=51:00".into()];
+    let text = refusal(&Node::new().create(&pod("a"), &facts));
+    let start =
+        "InvalidRequestError: container main: environment variable PCIDEVICE_VENDOR_COM_VF: \"51:00\" is no";
+    assert!(text.starts_with(start), "{text}");
+}

@@ -94,3 +94,18 @@ fn policy_scope_exclusive_and_memory_policy_are_followed_by_container() {
         assert!(a.is_disjoint(&b), "{notes}");
     }
 }
+
+/// The keys as an unknown one is answered with them, and the README's table of them.
+#[test]
+fn the_readme_explains_every_key_and_no_other() {
+    let yaml = annotated("a", "no-such.maitred.io: x", "cpu: 1, memory: 1Gi");
+    let (_, plan, _) = json(&yaml, "", &[]);
+    let message = plan["pods"][0]["message"].as_str().unwrap();
+    let (_, list) = message.split_once("expected one of ").expect(message);
+    let known: Vec<&str> = list.split(", ").map(|word| word.split(' ').next().unwrap()).collect();
+    let known: Vec<&str> = known.into_iter().filter(|word| word.ends_with(".maitred.io")).collect();
+    let readme = include_str!("../../../README.md");
+    let rows = readme.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let explained: Vec<&str> = rows.filter(|key| key.ends_with(".maitred.io")).collect();
+    assert_eq!(explained, known);
+}
