@@ -12,6 +12,11 @@ pub enum Format {
     Json,
 }
 
+/// `1 CPU`, `2 CPUs`.
+pub(super) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Prints an answer. A reader that went away has read enough.
 pub(super) fn print(text: &str) -> Result<Exit, CliError> {
     let mut out = std::io::stdout().lock();

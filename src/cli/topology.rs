@@ -1,5 +1,6 @@
 //! `maitred topology`: the machine, for people.
 
+use super::output::count;
 use crate::model::{
     Bytes, CpuSet, Gpu, HugepagePool, HugepageSize, Nic, NodeId, NodeKind, NumaNode, Topology,
 };
@@ -41,10 +42,6 @@ fn threads(topology: &Topology) -> String {
         (Some(few), _) => format!("{} each", count(*few, "thread")),
         _ => "threads unknown".to_owned(),
     }
-}
-
-fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn cache_sizes(topology: &Topology) -> String {

@@ -1,4 +1,4 @@
-//! The configuration file: [`raw`] and strict as typed, checked by [`check`], used as [`Config`].
+//! The configuration file: `raw` and strict as typed, checked by `check`, used as [`Config`].
 //!
 //! `packaging/config.toml` documents every key; a test keeps it complete and true.
 

@@ -42,17 +42,13 @@ pub(super) fn placed_line(
 pub(super) fn sentence(placement: &Placement) -> String {
     let place = match (&placement.affinity, placement.preferred) {
         (None, _) => "placed without locality".to_owned(),
-        (Some(nodes), true) => format!("aligned on node{} {nodes}", plural(nodes.len())),
+        (Some(nodes), true) => format!("aligned on {}", nodes.words()),
         (Some(nodes), false) => format!("not aligned, on nodes {nodes}"),
     };
     match placement.cpus.is_empty() {
         true => format!("{place}, shared CPUs"),
         false => format!("{place}, CPUs {}", placement.cpus),
     }
-}
-
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }
 
 /// The request in one line, for the log.

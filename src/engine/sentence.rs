@@ -29,7 +29,7 @@ pub(super) fn sentence(
         }
     }
     if let Some((policy, nodes)) = weaker {
-        let place = if nodes.is_empty() { "admit it".into() } else { format!("use {}", nodes_word(nodes)) };
+        let place = if nodes.is_empty() { "admit it".into() } else { format!("use {}", nodes.words()) };
         text.push_str(&format!("; policy {policy} would {place}"));
     }
     text
@@ -42,7 +42,7 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
     let device = |resource: &ResourceName| count(resource, 1).trim_start_matches("1 ").to_owned();
     let cpus = |count: &usize| Resource::Cpu.amount(*count as u64);
     let seat = refusal.seat.and_then(|seat| seat.affinity);
-    let on_seat = seat.map(|mask| format!(" on the pod's {}", nodes_word(&offer.machine.node_set(mask))));
+    let on_seat = seat.map(|mask| format!(" on the pod's {}", offer.machine.node_set(mask).words()));
     let on_seat = on_seat.unwrap_or_default();
     let text = match &refusal.failure {
         Failure::Affinity => return (no_nodes(offer, refusal.need.as_ref(), wanted), true),
@@ -59,7 +59,7 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
             format!("{} {id} is held by {holder}", device(resource))
         }
         Failure::DeviceElsewhere { resource, id, place, nodes } => {
-            let (place, nodes) = (nodes_word(place), nodes_word(nodes));
+            let (place, nodes) = (place.words(), nodes.words());
             format!("{} {id} is on {place}, the pod on {nodes}", device(resource))
         }
         Failure::Cpus { needed, available } => format!("{} needed, {available} free{on_seat}", cpus(needed)),
@@ -75,11 +75,11 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
         }
         Failure::Memory => return (format!("no NUMA nodes have {wanted} together{on_seat}"), true),
         Failure::MemoryWider { nodes } => {
-            let nodes = nodes_word(nodes);
+            let nodes = nodes.words();
             return (format!("memory would have to come from {nodes}, more than the policy allows"), true);
         }
         Failure::MemoryMixed { nodes } => {
-            let nodes = nodes_word(nodes);
+            let nodes = nodes.words();
             return (format!("memory of {nodes} is already promised in another combination of nodes"), true);
         }
         Failure::NoSuchPages { kind, needed } => {
@@ -124,7 +124,7 @@ fn clauses(offer: &Offer, need: Option<&Need>, candidates: &[Candidate]) -> Vec<
     let more: usize = groups.iter().skip(NAMED).map(|(_, nodes)| nodes.len()).sum();
     let clause = |(lack, nodes): &(String, NodeSet)| {
         let verb = if nodes.len() == 1 { "has" } else { "have" };
-        format!("{} {verb} {lack}", nodes_word(nodes))
+        format!("{} {verb} {lack}", nodes.words())
     };
     let mut clauses: Vec<String> = groups.iter().take(NAMED).map(clause).collect();
     if more > 0 {
@@ -160,10 +160,6 @@ fn one_of(resource: &Resource) -> String {
         Resource::Cpu | Resource::Device(_) => 1,
     };
     resource.amount(one).trim_start_matches("1 ").to_owned()
-}
-
-fn nodes_word(nodes: &NodeSet) -> String {
-    format!("node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -61,6 +61,15 @@ fn number<I: Id>(list: &str, item: &str, text: &str) -> Result<u32, ListError> {
     }
 }
 
+impl<I: Id> IdSet<I> {
+    /// The list with its noun, for a sentence: `node 3`, `nodes 0-1`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let many = if self.len() == 1 { "" } else { "s" };
+        format!("{}{many} {self}", I::NOUN)
+    }
+}
+
 impl<I: Id> fmt::Display for IdSet<I> {
     /// The kernel's list: ascending, two neighbours already as a range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,6 +105,7 @@ mod tests {
             assert_eq!(cpus(list).to_string(), list);
         }
         assert_eq!(cpus(" 3,1-2,2\n").to_string(), "1-3");
+        assert_eq!([cpus("5").words(), cpus("0-1").words()], ["CPU 5", "CPUs 0-1"]);
     }
 
     #[test]

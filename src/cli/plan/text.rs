@@ -4,6 +4,7 @@ use super::json::pages;
 use super::pods::Pod;
 use super::seat::{Fill, GPUS, Room, Seat, Seated};
 use super::table::{Style, Table};
+use crate::cli::output::count;
 use crate::engine::{GPU, NIC};
 use crate::model::{
     Bytes, Candidate, ContainerKind, CpuSet, MemoryKind, NodeSet, NumaNode, Rejection, Shortage,
@@ -180,16 +181,12 @@ impl Page<'_> {
             let _ = writeln!(text, "    {}", short(candidate));
         }
         if let Some((policy, nodes)) = &rejection.weaker {
-            let _ = writeln!(text, "    under {policy} it would start on {}", node_word(nodes));
+            let _ = writeln!(text, "    under {policy} it would start on {}", nodes.words());
         }
         if let Some(largest) = &rejection.largest {
             let amounts: Vec<_> = largest.amounts.iter().map(|(what, n)| what.amount(*n)).collect();
-            let _ = writeln!(
-                text,
-                "    largest that fits: {} on {}",
-                amounts.join(", "),
-                node_word(&largest.nodes)
-            );
+            let _ =
+                writeln!(text, "    largest that fits: {} on {}", amounts.join(", "), largest.nodes.words());
         }
         text
     }
@@ -230,7 +227,7 @@ fn short(candidate: &Candidate) -> String {
     let short: Vec<_> = candidate.short.iter().map(told).collect();
     let why =
         if short.is_empty() { "enough of everything, but not together".into() } else { short.join("; ") };
-    format!("{}: {why}", node_word(&candidate.nodes))
+    format!("{}: {why}", candidate.nodes.words())
 }
 
 /// What an init container holds is used again by those after it.
@@ -240,10 +237,6 @@ fn called(pod: &Pod, seat: &Seat) -> String {
         true => format!("{} (init)", seat.name),
         false => seat.name.to_string(),
     }
-}
-
-fn node_word(nodes: &NodeSet) -> String {
-    format!("node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
 }
 
 fn cpus(cpus: &CpuSet) -> String {
@@ -288,10 +281,6 @@ fn numbered(name: &str) -> Option<(&str, u64)> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let number: u64 = name[stem..].parse().ok()?;
     (number.to_string() == name[stem..]).then_some((&name[..stem], number))
-}
-
-fn count(number: usize, word: &str) -> String {
-    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
 fn some(number: usize, word: &str) -> Option<String> {
