@@ -58,17 +58,31 @@ fn what_cannot_be_pinned_any_more_is_named_and_runs_on() {
 
 #[test]
 fn a_stopped_containers_seat_is_remembered_while_its_pod_lives() {
-    let mut node = Node::new();
+    for scope in [Scope::Container, Scope::Pod] {
+        remembers(scope);
+    }
+}
+
+fn remembers(scope: Scope) {
+    let scoped = || {
+        let mut node = Node::new();
+        node.settings.policy.scope = scope;
+        node
+    };
+    let mut node = scoped();
     let [first, gone] = ["a", "gone"].map(|name| node.create(&pod(name), &whole(name, 4)));
     let hint = |outcome: &Outcome| Record::parse(edit(outcome).record.as_ref().unwrap()).unwrap();
-    let mut fresh = Node::new();
+    let mut fresh = scoped();
     let Event::Synchronize { pods, containers, observed, .. } = synchronize(&[&pod("a")], &[]) else {
         panic!()
     };
     let hints = vec![hint(&first), hint(&gone)];
     fresh.step(Event::Synchronize { pods, containers, observed, hints });
     assert_eq!(fresh.held(), 1, "the other's pod has ended");
-    assert_ne!(cpus(&fresh.create(&pod("b"), &whole("b", 4))), cpus(&first));
+    // Others take all the rest that a pod of this size could have.
+    for other in ["b", "c"] {
+        assert_ne!(cpus(&fresh.create(&pod(other), &whole(other, 4))), cpus(&first));
+    }
     let again = ContainerFacts { id: "id-a2".into(), ..whole("a", 4) };
     assert_eq!(cpus(&fresh.create(&pod("a"), &again)), cpus(&first));
 }
