@@ -25,8 +25,9 @@ native: setup        ## the native lane alone; OPTIONS="--only WORD"
 guest: setup         ## the guest lane alone; OPTIONS="--only WORD"
 	@integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
 
-bench: setup         ## container creation with and without maitred, natively, in pairs
-	@integration/lane-native.sh $(CACHE)/payload --bench-create 50
+bench: setup         ## container creation with no plugin, an idle one and maitred, natively, in pairs
+	@integration/payload.sh release
+	@integration/lane-native.sh $(CACHE)/payload-release --bench-create 50
 
 clean:               ## take away everything that was built
 	cargo clean

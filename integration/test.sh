@@ -28,6 +28,8 @@ stage() {
         "${counts% *}" "${counts#* }" "$([ $status = 0 ] || echo "   exit $status")")")
 }
 
+# A snapshot that differs fails, and leaves no file behind for somebody to accept.
+export INSTA_UPDATE=no
 begin=$SECONDS
 stage "format" cargo fmt --check
 stage "set-up" "$integration/setup.sh"

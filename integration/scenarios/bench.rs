@@ -1,55 +1,128 @@
-//! What maitred costs a container's creation, natively, in pairs: one create without it, one with
-//! it, so that whatever else the machine does weighs on both alike.
+//! What maitred costs a container's creation, natively: the same creates with no plugin, with a
+//! plugin that does nothing and with maitred, one side after the other over the same containerd and
+//! again, so that whatever else the machine does weighs on all alike and the answer is a difference
+//! within one round.
+//!
+//! The creates are of containers that change nobody else's CPUs.
+
+mod idle;
+
+pub use idle::serve as serve_idle;
 
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::settings::Settings;
 use anyhow::Result;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// The first creates warm caches on both sides.
-const WARM_UP: u32 = 5;
+/// Rounds that warm caches on all sides and are not counted.
+const WARM_UP: u32 = 2;
+/// Creates on one side in one round, after one that pays for the plugin's coming or going.
+const CREATES: u32 = 4;
 
-pub fn create(node: &mut Node, pairs: u32) -> Result<()> {
-    let (mut without, mut with) = (Vec::new(), Vec::new());
-    let pod = Pod::burstable("bench", 100);
-    let sandbox = node.sandbox(&pod)?;
-    let mut attempt = 0;
-    let mut side = |node: &Node| {
-        // The first create after a plugin has come or gone pays for things that are not its own.
-        attempt += 2;
-        timed_create(node, &pod, &sandbox, attempt)?;
-        timed_create(node, &pod, &sandbox, attempt + 1)
-    };
-    for pair in 0..pairs + WARM_UP {
-        node.stop_maitred()?;
-        let plain = side(node)?;
-        node.start_maitred(&Settings::ENFORCE)?;
-        let seated = side(node)?;
-        if pair >= WARM_UP {
-            without.push(plain);
-            with.push(seated);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    NoPlugin,
+    Idle,
+    Maitred,
+}
+
+const SIDES: [Side; 3] = [Side::NoPlugin, Side::Idle, Side::Maitred];
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Side::NoPlugin => "no plugin",
+            Side::Idle => "a plugin that does nothing",
+            Side::Maitred => "maitred",
         }
     }
-    let millis =
-        |times: Vec<Duration>| times.iter().map(|time| time.as_secs_f64() * 1000.0).collect::<Vec<_>>();
-    let (without, with) = (millis(without), millis(with));
-    let difference = with.iter().zip(&without).map(|(with, without)| with - without).collect();
-    println!("create, no plugin:   median {:.2} ms", median(without));
-    println!("create, maitred:     median {:.2} ms", median(with));
-    println!("difference in pairs: median {:.2} ms over {pairs} pairs", median(difference));
+}
+
+/// Milliseconds of each counted create, by side in the order of `SIDES`; equal places are pairs.
+type Times = [Vec<f64>; 3];
+
+pub fn create(node: &mut Node, rounds: u32) -> Result<()> {
+    let pod = Pod::burstable("bench", 100);
+    let sandbox = node.sandbox(&pod)?;
+    let (mut creates, mut starts) = (Times::default(), Times::default());
+    for round in 0..rounds + WARM_UP {
+        // Each side comes first as often as the others.
+        for turn in 0..SIDES.len() {
+            let at = (turn + round as usize) % SIDES.len();
+            plug(node, SIDES[at])?;
+            for number in 0..=CREATES {
+                let attempt = (round * 3 + at as u32) * (CREATES + 1) + number;
+                let (create, start) = timed(node, &pod, &sandbox, attempt)?;
+                if number > 0 && round >= WARM_UP {
+                    creates[at].push(create);
+                    starts[at].push(start);
+                }
+            }
+        }
+    }
+    println!("{rounds} rounds of {CREATES} containers a side, in milliseconds");
+    report("create", &creates);
+    report("create and start", &sums(&creates, &starts));
     Ok(())
 }
 
-fn timed_create(node: &Node, pod: &Pod, sandbox: &str, attempt: u32) -> Result<Duration> {
-    let begin = Instant::now();
-    let id = node.create(pod, &pod.containers[0], sandbox, attempt)?;
-    let took = begin.elapsed();
-    node.cri.remove_container(&id)?;
-    Ok(took)
+fn plug(node: &mut Node, side: Side) -> Result<()> {
+    node.stop_maitred()?;
+    match side {
+        Side::NoPlugin => Ok(()),
+        Side::Idle => node.start_idle_plugin(),
+        Side::Maitred => node.start_maitred(&Settings::ENFORCE),
+    }
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+/// How long a container took to be created, and then to be started.
+fn timed(node: &Node, pod: &Pod, sandbox: &str, attempt: u32) -> Result<(f64, f64)> {
+    let millis = |since: Instant| since.elapsed().as_secs_f64() * 1000.0;
+    let begin = Instant::now();
+    let id = node.create(pod, &pod.containers[0], sandbox, attempt)?;
+    let create = millis(begin);
+    let begin = Instant::now();
+    node.cri.start_container(&id)?;
+    let start = millis(begin);
+    node.cri.stop_container(&id)?;
+    node.cri.remove_container(&id)?;
+    Ok((create, start))
+}
+
+fn sums(one: &Times, other: &Times) -> Times {
+    let sum = |at: usize| one[at].iter().zip(&other[at]).map(|(a, b)| a + b).collect();
+    [sum(0), sum(1), sum(2)]
+}
+
+fn report(what: &str, times: &Times) {
+    println!("\n{what:<34} {:>8} {:>8} {:>8}", "p50", "p90", "of");
+    for (side, times) in SIDES.iter().zip(times) {
+        println!(
+            "  {:<32} {:>8.2} {:>8.2} {:>8}",
+            side.name(),
+            quantile(times, 0.5),
+            quantile(times, 0.9),
+            times.len()
+        );
+    }
+    let [none, idle, maitred] = times;
+    pairs("doing nothing over no plugin", idle, none);
+    pairs("maitred over no plugin", maitred, none);
+    pairs("maitred over doing nothing", maitred, idle);
+}
+
+/// The median of what one side took more than the other in the same place of the same round.
+fn pairs(what: &str, more: &[f64], less: &[f64]) {
+    let pairs = || more.iter().zip(less);
+    let difference = quantile(&pairs().map(|(more, less)| more - less).collect::<Vec<_>>(), 0.5);
+    let ratio = quantile(&pairs().map(|(more, less)| more / less).collect::<Vec<_>>(), 0.5);
+    println!("  {what:<32} {difference:>+8.2} ms, {:>+.1} %, medians of pairs", (ratio - 1.0) * 100.0);
+}
+
+fn quantile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = (sorted.len().saturating_sub(1) as f64 * part).round() as usize;
+    sorted.get(at).copied().unwrap_or(f64::NAN)
 }

@@ -38,6 +38,12 @@ pub fn effective_cpuset(path: &str) -> Result<(Set, Set)> {
     Ok((get("cpus")?, get("mems")?))
 }
 
+/// Writes a container's own cpuset past everybody's back.
+pub fn set_cpus(path: &str, cpus: &Set) -> Result<()> {
+    let directory = directory("cpuset", path).context("no cpuset controller")?;
+    write(&directory.join("cpuset.cpus"), &list::show(cpus))
+}
+
 /// `quota period` of cpu.max, `max` where there is no quota.
 pub fn cpu_max(path: &str) -> Result<String> {
     if is_v2() {

@@ -48,9 +48,12 @@ fn run(options: &Options) -> Result<bool> {
         runner::selected(options).for_each(|scenario| println!("{}", scenario.name));
         return Ok(true);
     }
+    if let Some(socket) = &options.idle_plugin {
+        return bench::serve_idle(socket).map(|()| true);
+    }
     let mut node = Node::new(options)?;
     let done = runner::set_up(&mut node).and_then(|()| match options.bench_create {
-        Some(pairs) => bench::create(&mut node, pairs).map(|()| true),
+        Some(rounds) => bench::create(&mut node, rounds).map(|()| true),
         None if options.demo => demo::run(&mut node),
         None => runner::run(&mut node, options),
     });

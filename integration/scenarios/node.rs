@@ -18,10 +18,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
+const NRI_SOCKET: &str = "/var/run/nri/nri.sock";
 const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
 const MAITRED_CONFIG: &str = "/etc/maitred/config.toml";
 const PLUGINS: &str = "/opt/nri/plugins";
 const MAITRED_RUN: &str = "/run/maitred";
+/// ContainerState of CRI.
+const CONTAINER_EXITED: i32 = 2;
 const CALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// A pod that runs, with its containers in the pod's order.
@@ -143,21 +146,31 @@ impl Node {
         self.wait_registered(mark)
     }
 
-    /// containerd says so in its log since `mark`, and only there.
+    /// In maitred's place a plugin that does nothing; `stop_maitred` ends it.
+    pub fn start_idle_plugin(&mut self) -> Result<()> {
+        let mark = self.containerd.mark();
+        self.maitred
+            .start(Command::new(self.payload.join("scenarios")).args(["--idle-plugin", NRI_SOCKET]))?;
+        self.wait_plugin("idle", mark)
+    }
+
     pub fn wait_registered(&mut self, mark: u64) -> Result<()> {
+        self.wait_plugin("maitred", mark)
+    }
+
+    /// containerd says so in its log since `mark`, and only there.
+    fn wait_plugin(&mut self, name: &str, mark: u64) -> Result<()> {
         if !self.with_maitred {
             return Ok(());
         }
         let (limit, containerd, maitred) = (self.patience(), &self.containerd, &mut self.maitred);
         wait::until_alive(
             limit,
-            "containerd has registered maitred",
+            "containerd has registered the plugin",
             || maitred.check_alive(),
             || {
                 let log = containerd.since(mark);
-                Ok(log
-                    .lines()
-                    .any(|line| line.contains("maitred") && line.contains("connected and synchronized")))
+                Ok(log.lines().any(|line| line.contains(name) && line.contains("connected and synchronized")))
             },
         )
     }
@@ -226,6 +239,16 @@ impl Node {
 
     pub fn look_at(&self, container: &str) -> Result<Seen> {
         observe::container(&self.cri, container, self.lane.start_limit())
+    }
+
+    /// Kills the pod's first container from outside and waits until containerd has noticed.
+    pub fn crash(&self, seated: &Seated) -> Result<()> {
+        let container = &seated.containers[0];
+        observe::kill(observe::pid(&self.cri, container)?)?;
+        wait::until(self.lane.start_limit(), "containerd sees that the container has ended", || {
+            let answer = self.cri.container_status(container, false)?;
+            Ok(answer.status.state == CONTAINER_EXITED)
+        })
     }
 
     /// A new attempt at the pod's first container after the last one ended, as the kubelet restarts it.
@@ -304,7 +327,7 @@ state = "/run/containerd"
 [plugins."io.containerd.nri.v1.nri"]
   disable = false
   plugin_path = "{PLUGINS}"
-  socket_path = "/var/run/nri/nri.sock"
+  socket_path = "{NRI_SOCKET}"
   plugin_registration_timeout = "60s"
   plugin_request_timeout = "{request_timeout}"
 "#

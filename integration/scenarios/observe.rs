@@ -5,7 +5,7 @@ use crate::cri::Cri;
 use crate::list::{self, Set};
 use crate::wait;
 use anyhow::{Context, Result, ensure};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::time::Duration;
 
@@ -77,6 +77,26 @@ pub fn container(cri: &Cri, container: &str, limit: Duration) -> Result<Seen> {
         list::show(&seen.mems),
     );
     Ok(seen)
+}
+
+/// A process's end by SIGKILL, as the kernel's out-of-memory killer brings it about.
+pub fn kill(pid: u32) -> Result<()> {
+    let target = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
+    nix::sys::signal::kill(target, nix::sys::signal::Signal::SIGKILL)
+        .with_context(|| format!("killing {pid}"))
+}
+
+/// The capability sets of every thread of a process, as `CapEff 0000000000000000`, each but once.
+pub fn capabilities(pid: u32) -> Result<BTreeSet<String>> {
+    let tasks = format!("/proc/{pid}/task");
+    let mut sets = BTreeSet::new();
+    for task in fs::read_dir(&tasks).with_context(|| format!("reading {tasks}"))? {
+        let status = fs::read_to_string(task?.path().join("status"))?;
+        for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            sets.insert(format!("{name} {}", field(&status, name)?));
+        }
+    }
+    Ok(sets)
 }
 
 fn environment(pid: u32) -> Result<HashMap<String, String>> {

@@ -33,7 +33,7 @@ impl Lane {
 /// Plays the kubelet against a real containerd and checks what containers really get.
 #[derive(Debug, Parser)]
 pub struct Options {
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, default_value = "native")]
     pub lane: Lane,
     /// Only scenarios whose name contains this.
     #[arg(long)]
@@ -48,9 +48,12 @@ pub struct Options {
     /// Print the names of the lane's scenarios.
     #[arg(long)]
     pub list: bool,
-    /// Time this many container creates, in pairs with and without maitred.
-    #[arg(long, value_name = "PAIRS")]
+    /// Time container creates with no plugin, with one that does nothing and with maitred, in turn.
+    #[arg(long, value_name = "ROUNDS")]
     pub bench_create: Option<u32>,
+    /// Be that plugin which does nothing.
+    #[arg(long, value_name = "SOCKET")]
+    pub idle_plugin: Option<PathBuf>,
     /// Where maitred, libfake_nvml.so and images.tar are.
     #[arg(long, default_value = "/opt/lane")]
     pub payload: PathBuf,

@@ -99,6 +99,13 @@ impl Pod {
         Pod::of(name, Resources::default())
     }
 
+    /// Requests and limits this many thousandths of a CPU.
+    pub fn milli_cpus(mut self, milli_cpus: u64) -> Pod {
+        let resources = &mut self.containers[0].resources;
+        (resources.cpu_request, resources.cpu_limit) = (milli_cpus, milli_cpus);
+        self
+    }
+
     pub fn namespace(mut self, namespace: &str) -> Pod {
         self.namespace = namespace.to_owned();
         self

@@ -8,6 +8,8 @@ use crate::options::Lane;
 pub struct Settings {
     pub mode: &'static str,
     pub topology: &'static str,
+    /// What becomes of devices and hugepages without exclusive CPUs.
+    pub ineligible: &'static str,
     /// `panic:create`, `delay:create:MS`: offered by debug builds of maitred only.
     pub fault: Option<&'static str>,
 }
@@ -16,11 +18,16 @@ pub struct Settings {
 pub const TRUSTED: &str = "trusted";
 
 impl Settings {
-    pub const ENFORCE: Settings = Settings { mode: "enforce", topology: "single-numa-node", fault: None };
+    pub const ENFORCE: Settings =
+        Settings { mode: "enforce", topology: "single-numa-node", ineligible: "warn", fault: None };
     pub const AUDIT: Settings = Settings { mode: "audit", ..Settings::ENFORCE };
 
     pub const fn fault(fault: &'static str) -> Settings {
         Settings { fault: Some(fault), ..Settings::ENFORCE }
+    }
+
+    pub const fn ineligible(ineligible: &'static str) -> Settings {
+        Settings { ineligible, ..Settings::ENFORCE }
     }
 
     pub fn toml(&self, machine: &Machine, lane: Lane) -> String {
@@ -30,6 +37,7 @@ mode = "{mode}"
 authority = "maitred"
 [policy]
 topology = "{topology}"
+ineligible = "{ineligible}"
 [cpu]
 reserved = "{reserved}"
 [gpu]
@@ -42,6 +50,7 @@ deadline_ms = {deadline}
             deadline = lane.deadline_ms(),
             mode = self.mode,
             topology = self.topology,
+            ineligible = self.ineligible,
             reserved = list::show(&machine.reserved),
         )
     }

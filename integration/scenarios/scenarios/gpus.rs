@@ -3,11 +3,14 @@
 use super::{Lanes, Scenario, usual};
 use crate::expect::{self, expected};
 use crate::list::Set;
-use crate::machine::{Machine, NVML_STATE};
+use crate::machine::{Gpu, Machine, NVML_STATE};
 use crate::node::Node;
-use crate::observe::Seen;
+use crate::observe::{self, Seen};
 use crate::pod::{CUDA_IMAGE, Pod, TENANT_IMAGE};
+use crate::settings::Settings;
+use crate::wait;
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 
 const COUNT: &str = "gpus.maitred.io";
 const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
@@ -17,6 +20,9 @@ pub const ALL: &[Scenario] = &[
     usual("a 4-CPU 1-GPU pod lands on the GPU's node", Lanes::Guest, whole),
     usual("two GPUs by annotation, by UUID, on one node", Lanes::Guest, two_by_annotation),
     usual("GPUs named in the environment are kept", Lanes::Guest, kept),
+    usual("2 GPUs, hugepages and CPUs together on one node", Lanes::Guest, together),
+    usual("a GPU without CPUs of its own starts, or is refused", Lanes::Native, ineligible),
+    usual("and runs beside its GPU under align", Lanes::Guest, aligned),
     usual("NVML is not held open", Lanes::Native, nvml_shut),
 ];
 
@@ -89,6 +95,70 @@ fn kept(node: &mut Node) -> Result<()> {
     let gpu = narrow.first().context("the guest has a GPU beside the reserved CPUs")?;
     expect::refused(node.run(pod("misfit", 4, &gpu.uuid)), &["TopologyAffinityError"])?;
     Ok(())
+}
+
+/// As a vLLM pod asks: everything on one node, and that node is not the one any part alone would take.
+fn together(node: &mut Node) -> Result<()> {
+    let machine = node.machine.clone();
+    let mut pairs: Vec<_> = machine.nodes.iter().filter(|numa| machine.gpus_on(numa.id).len() == 2).collect();
+    pairs.sort_by_key(|numa| numa.hugepages);
+    let [poor, rich] = pairs[..] else { anyhow::bail!("the guest has two nodes with two GPUs each") };
+    // Leaves the richer node fewer pages than the poorer one has.
+    let kept = rich.hugepages - poor.hugepages + 8;
+    let pages = poor.hugepages - 4;
+    let first = node.run(Pod::guaranteed("pages", 1, 64).hugepages_2m(kept))?;
+    expect::same("node of most pages", &rich.id, &expect::seated(&machine, &node.look(&first)?, 1)?)?;
+
+    let pod = Pod::guaranteed("vllm", 3, 128).image(CUDA_IMAGE).annotation(COUNT, "2").hugepages_2m(pages);
+    let seated = node.run(pod.args(&["hold-huge", "2048", &pages.to_string()]))?;
+    let seen = node.look(&seated)?;
+    let home = expect::seated(&machine, &seen, 3)?;
+    expect::same("node with everything", &poor.id, &home)?;
+    expect::same("node of the GPUs", &home, &own_gpus(&machine, &seen, 2)?)?;
+    wait::until_seen(node.patience(), "the hugepages are touched", || {
+        let held = observe::pages_by_node(seen.pid, " huge ")?;
+        Ok((held.values().sum::<u64>() < pages).then(|| format!("{held:?} of {pages}")))
+    })?;
+    let held = observe::pages_by_node(seen.pid, " huge ")?;
+    expect::same("hugepages by node", &BTreeMap::from([(home, pages)]), &held)?;
+    let small = observe::pages_by_node(seen.pid, "anon=")?;
+    expected!(small.keys().all(|id| *id == home), "anonymous pages beside node {home}: {small:?}");
+    Ok(())
+}
+
+/// The GPU a device plugin gave to a pod that nobody gave CPUs of its own.
+fn forgotten(name: &str, gpu: &Gpu) -> Pod {
+    Pod::burstable(name, 200).env(VISIBLE, &gpu.uuid)
+}
+
+fn ineligible(node: &mut Node) -> Result<()> {
+    let gpu = node.machine.gpus.first().cloned().context("a GPU")?;
+    let seated = node.run(forgotten("warned", &gpu))?;
+    let seen = node.look(&seated)?;
+    expect::same(VISIBLE, &vec![gpu.uuid.clone()], &seen.gpus())?;
+    expect::cpus("shared", &node.machine.all_cpus(), &seen.cpus)?;
+    node.remove(&seated)?;
+
+    node.stop_maitred()?;
+    node.start_maitred(&Settings::ineligible("reject"))?;
+    expect::refused(node.run(forgotten("refused", &gpu)), &["policy.ineligible", "GPU"])?;
+    node.run(Pod::burstable("no-gpu", 200))?;
+    let fine = node.run(Pod::guaranteed("fine", 1, 64).env(VISIBLE, &gpu.uuid))?;
+    expect::seated(&node.machine, &node.look(&fine)?, 1)?;
+    Ok(())
+}
+
+fn aligned(node: &mut Node) -> Result<()> {
+    let gpu = node.machine.gpus.last().cloned().context("a GPU")?;
+    node.stop_maitred()?;
+    node.start_maitred(&Settings::ineligible("align"))?;
+    let taken = node.run(Pod::guaranteed("taken", 1, 64).env(VISIBLE, &gpu.uuid))?;
+    let taken = node.look(&taken)?;
+    let home = expect::seated(&node.machine, &taken, 1)?;
+    expect::same("node of the GPU", &gpu.node, &home)?;
+    let seated = node.run(forgotten("aligned", &gpu))?;
+    let shared = &node.machine.exclusive_cpus(home) - &taken.cpus;
+    expect::cpus("shared, beside its GPU", &shared, &node.look(&seated)?.cpus)
 }
 
 /// Held open, it would block driver upgrades and MIG changes on the node.

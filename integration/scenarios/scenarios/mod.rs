@@ -1,6 +1,7 @@
 //! The scenarios, by what they are about. Each starts with an empty node, and each fails on a node
 //! without maitred.
 
+mod daemon;
 mod exempt;
 mod faults;
 mod gpus;
@@ -43,6 +44,7 @@ pub const ALL: &[&[Scenario]] = &[
     hugepages::ALL,
     reject::ALL,
     exempt::ALL,
+    daemon::ALL,
     outages::ALL,
     switches::ALL,
     faults::ALL,

@@ -13,6 +13,7 @@ use anyhow::Result;
 pub const ALL: &[Scenario] = &[
     usual("containerd restarted: nothing lost, maitred is back", Lanes::Both, containerd_restarted),
     usual("maitred killed: nothing lost, the gap is repaired", Lanes::Both, maitred_killed),
+    usual("maitred killed: a crashed container gets its CPUs back", Lanes::Both, crashed_before),
     usual("maitred starts with containerd from the plugin directory", Lanes::Native, prelaunched),
 ];
 
@@ -98,6 +99,28 @@ fn maitred_killed(node: &mut Node) -> Result<()> {
         let cpus = node.look(&shared)?.cpus;
         Ok((!cpus.is_disjoint(&repaired.cpus)).then(|| format!("CPUs {}", list::show(&cpus))))
     })
+}
+
+/// containerd does not speak of stopped containers to a plugin that registers: maitred has to remember.
+fn crashed_before(node: &mut Node) -> Result<()> {
+    let widest = node.machine.widest();
+    let mut seated = node.run(Pod::guaranteed("crashed", widest, 64))?;
+    let before = node.look(&seated)?;
+    expect::seated(&node.machine, &before, widest)?;
+    node.crash(&seated)?;
+
+    node.stop_maitred()?;
+    node.start_maitred(&Settings::ENFORCE)?;
+    // It would take the lowest free CPUs, which are those where nobody holds them.
+    let other = node.run(Pod::guaranteed("other", widest, 32));
+    node.restart(&mut seated, 1)?;
+    let again = node.look(&seated)?;
+    expect::cpus("restarted", &before.cpus, &again.cpus)?;
+    expect::same("nodes", &before.mems, &again.mems)?;
+    match other {
+        Ok(other) => expect::apart(&[&again, &node.look(&other)?]),
+        Err(error) => expect::refused::<Seated>(Err(error), &["TopologyAffinityError"]).map(drop),
+    }
 }
 
 /// Its first container after the start of containerd is pinned: there is no gap to repair.

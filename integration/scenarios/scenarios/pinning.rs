@@ -1,6 +1,7 @@
 //! Guaranteed pods get CPUs of their own on one node, and keep them.
 
 use super::{Lanes, Scenario, run_together, usual};
+use crate::cgroup;
 use crate::expect::{self, expected};
 use crate::node::{Node, Seated};
 use crate::observe;
@@ -16,6 +17,7 @@ pub const ALL: &[Scenario] = &[
     usual("an update cannot undo a placement", Lanes::Both, updated),
     usual("memory lies on the pod's node", Lanes::Guest, memory),
     usual("containers of a pod sit on one node", Lanes::Guest, pod_scope),
+    usual("the pod's own quota goes where no CPU of it is shared", Lanes::Both, pod_quota),
 ];
 
 fn pinned(node: &mut Node) -> Result<()> {
@@ -127,4 +129,26 @@ fn pod_scope(node: &mut Node) -> Result<()> {
     let home = expect::seated(&node.machine, &main, 2)?;
     expect::same("node of the second container", &home, &expect::seated(&node.machine, &side, 2)?)?;
     expect::apart(&[&main, &side])
+}
+
+/// A quota on the pod's cgroup throttles its containers as their own would; where one of them runs on
+/// shared CPUs it is what holds that one back.
+fn pod_quota(node: &mut Node) -> Result<()> {
+    let mixed = Pod::guaranteed("mixed", 1, 64)
+        .with_container("side", Pod::guaranteed("side", 1, 64).milli_cpus(500));
+    let mixed = node.run(mixed)?;
+    let path = mixed.pod.cgroup_parent();
+    let before = cgroup::cpu_max(&path)?;
+    expect::same("quota of the mixed pod", &"150000 100000".to_owned(), &before)?;
+    // Natively there is one CPU to give; the pod's cgroup stays to be looked at.
+    node.cri.stop_pod_sandbox(&mixed.sandbox)?;
+
+    let whole = node.run(Pod::guaranteed("whole", 1, 64))?;
+    let own = whole.pod.cgroup_parent();
+    // maitred takes quotas away one after the other: had it the mixed pod's in mind, that was first.
+    wait::until_seen(node.patience(), "the pod's own quota is gone", || {
+        let quota = cgroup::cpu_max(&own)?;
+        Ok((!quota.starts_with("max ")).then_some(quota))
+    })?;
+    expect::same("quota of the mixed pod", &before, &cgroup::cpu_max(&path)?)
 }
