@@ -88,7 +88,7 @@ pub(super) fn takes_a_seat(request: &ContainerRequest, policy: &Policy) -> bool 
 }
 
 /// The pinning everyone forgets: a GPU, NIC or hugepages, and no exclusive CPUs.
-fn is_ineligible(request: &ContainerRequest) -> bool {
+pub(super) fn is_ineligible(request: &ContainerRequest) -> bool {
     let has_place = !request.devices.is_empty() || !request.hugepages.is_empty();
     has_place && !request.opt_out && request.exclusive_cpus().is_none()
 }

@@ -17,10 +17,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             create::let_through(state, &pod, &container)
         }
         Event::Create(pod, container) => create::create(state, &pod, &container, settings),
-        Event::Started(pod, container) => {
-            state.ledger.confirm(&key(&pod, &container), &container.id);
-            Outcome::default()
-        }
+        Event::Started(pod, container) => synchronize::started(state, pod, &container, settings),
         Event::Observe(observed) => observe(state, &observed, settings),
         Event::Update(pod, container, wanted) => update(state, &pod, &container, &wanted, settings),
         Event::Stop(pod, container) => {

@@ -8,6 +8,8 @@ use crate::model::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod adoption;
+
 struct Node {
     state: State,
     settings: Settings,

@@ -3,12 +3,12 @@
 //! NRI shows no pod spec. What encodes it: the QoS class in the cgroup parent's name, the CPU request in the
 //! shares (`milli × 1024 / 1000`, at least 2), the limit in quota/period (kubelet `pkg/kubelet/cm/helpers`).
 
-use super::annotations::{self, Floor, GpuCount, Wishes};
+use super::annotations::{self, AnnotationError, Floor, GpuCount, Wishes};
 use super::devices::{self, Claims, GPU};
 use super::{AnnotationPool, Settings};
 use crate::model::{
-    Bytes, ContainerFacts, ContainerKind, ContainerRequest, DeviceRequest, HugepageSize, MemoryMode,
-    PodFacts, Policy, Qos, Reason, Rejection, Resource, ResourceName, Resources, Topology,
+    Bytes, ContainerFacts, ContainerKind, ContainerName, ContainerRequest, DeviceRequest, HugepageSize,
+    MemoryMode, PodFacts, Policy, Qos, Reason, Rejection, Resource, ResourceName, Resources, Scope, Topology,
 };
 use std::collections::BTreeMap;
 
@@ -105,28 +105,14 @@ pub(super) fn understand(
     settings: &Settings,
 ) -> Result<Understood, Box<Rejection>> {
     let invalid = |text: String| Box::new(invalid(container, text));
-    let floor = Floor {
-        policy: settings.policy.topology,
-        scope: settings.policy.scope,
-        trusted: settings.trusted_namespaces.contains(&pod.namespace),
-    };
-    let wishes =
-        annotations::wishes(&pod.annotations, &container.name, floor).map_err(|e| invalid(e.to_string()))?;
+    let wishes = wishes(pod, &container.name, moment, settings).map_err(|e| invalid(e.to_string()))?;
     let claims = devices::claims(container, topology).map_err(|e| invalid(e.to_string()))?;
     let hugepages = hugepages(&container.resources).map_err(invalid)?;
     let every_gpu = claims.every_gpu && wishes.gpus.is_none();
     let devices = wanted_devices(&wishes, claims, moment, settings, topology).map_err(invalid)?;
-    let milli = cpu_milli(&container.resources);
-    let request = ContainerRequest {
-        name: container.name.clone(),
-        kind: ContainerKind::Unknown,
-        qos: qos(&pod.cgroup_parent),
-        cpu_milli: milli,
-        memory: Bytes(container.resources.memory_limit.and_then(|m| u64::try_from(m).ok()).unwrap_or(0)),
-        hugepages,
-        devices,
-        opt_out: wishes.exclusive == Some(false) || !quota_agrees(&container.resources, milli),
-    };
+    let limits = limits(pod, container);
+    let opt_out = limits.opt_out || wishes.exclusive == Some(false);
+    let request = ContainerRequest { hugepages, devices, opt_out, ..limits };
     let policy = Policy {
         topology: wishes.policy.unwrap_or(settings.policy.topology),
         scope: wishes.scope.unwrap_or(settings.policy.scope),
@@ -138,6 +124,43 @@ pub(super) fn understand(
         memory_mode: wishes.memory_policy.or(settings.memory_policy),
         every_gpu,
     })
+}
+
+/// What a container's CPU and memory limits alone ask for.
+pub(super) fn limits(pod: &PodFacts, container: &ContainerFacts) -> ContainerRequest {
+    let milli = cpu_milli(&container.resources);
+    let memory = container.resources.memory_limit.and_then(|limit| u64::try_from(limit).ok());
+    ContainerRequest {
+        name: container.name.clone(),
+        kind: ContainerKind::Unknown,
+        qos: qos(&pod.cgroup_parent),
+        cpu_milli: milli,
+        memory: Bytes(memory.unwrap_or(0)),
+        hugepages: BTreeMap::new(),
+        devices: BTreeMap::new(),
+        opt_out: !quota_agrees(&container.resources, milli),
+    }
+}
+
+fn wishes(
+    pod: &PodFacts,
+    container: &ContainerName,
+    moment: Moment,
+    settings: &Settings,
+) -> Result<Wishes, AnnotationError> {
+    let floor = Floor {
+        policy: settings.policy.topology,
+        scope: settings.policy.scope,
+        // The owner may have become stricter since; what runs was allowed when it was made.
+        trusted: moment == Moment::Running || settings.trusted_namespaces.contains(&pod.namespace),
+    };
+    annotations::wishes(&pod.annotations, container, floor)
+}
+
+/// What a container that was made is aligned with.
+pub(super) fn scope(pod: &PodFacts, container: &ContainerName, settings: &Settings) -> Scope {
+    let wish = wishes(pod, container, Moment::Running, settings).ok().and_then(|wishes| wishes.scope);
+    wish.unwrap_or(settings.policy.scope)
 }
 
 /// A refusal of a container whose own words cannot be followed.
