@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod adoption;
+mod answers;
 
 struct Node {
     state: State,
