@@ -65,6 +65,7 @@ fn seat(
     if !takes_a_seat(request, policy) {
         return Ok(None);
     }
+    not_given_to_others(state, pod, request)?;
     let named = |mut rejection: Rejection| {
         rejection.container = Some(request.name.clone());
         Box::new(rejection)
@@ -77,6 +78,29 @@ fn seat(
         return Err(Box::new(ineligible(request)));
     }
     Ok(Some(Seated { placement, seat }))
+}
+
+/// A name in the environment takes nobody's GPU, least of all one that we gave to another pod.
+fn not_given_to_others(
+    state: &State,
+    pod: &PodFacts,
+    request: &ContainerRequest,
+) -> Result<(), Box<Rejection>> {
+    let Some(DeviceRequest::Claimed(claimed)) = request.devices.get(&GPU.into()) else { return Ok(()) };
+    let given = state.ledger.iter().filter(|(key, _)| key.pod != pod.uid).find_map(|(key, held)| {
+        let gpus = [GPU, POOLED_GPU].iter().filter_map(|name| held.placement.devices.get(&(*name).into()));
+        gpus.flatten().find(|id| claimed.contains(*id)).map(|id| (key, id))
+    });
+    given.map_or(Ok(()), |(holder, id)| {
+        Err(Box::new(Rejection {
+            reason: Reason::UnexpectedAdmission,
+            container: Some(request.name.clone()),
+            text: format!("its environment names GPU {id}, which was given to {holder}"),
+            candidates: Vec::new(),
+            weaker: None,
+            largest: None,
+        }))
+    })
 }
 
 /// Whether there is anything about a container that has a place.

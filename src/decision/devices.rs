@@ -5,6 +5,7 @@
 //! `/var/run/nvidia-container-devices`, and by CDI name; NICs by `PCIDEVICE_*` (SR-IOV device plugin) and
 //! by uverbs nodes.
 
+use crate::engine;
 use crate::model::{ContainerFacts, DeviceId, PciAddress, ResourceName, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,7 +84,7 @@ fn gpu_id(claim: &str, topology: &Topology) -> DeviceId {
     let by_index = plain.parse::<u32>().ok();
     let gpu =
         topology.gpus.iter().find(|gpu| by_index == Some(gpu.index) || gpu.uuid.as_deref() == Some(plain));
-    DeviceId::new(gpu.and_then(|gpu| gpu.uuid.as_deref()).unwrap_or(plain))
+    gpu.map_or_else(|| DeviceId::new(plain), engine::gpu_id)
 }
 
 fn nics(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) -> Result<(), ClaimError> {
@@ -140,6 +141,16 @@ mod tests {
         // Index 1 is GPU-b although its minor number is 0.
         assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=1"]), ["GPU-b"]);
         assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-gone"]), ["GPU-gone"]);
+        let mut nameless = machine();
+        nameless.gpus[1].uuid = None;
+        let mut facts = container("main");
+        facts.env = vec!["NVIDIA_VISIBLE_DEVICES=1".into()];
+        let by_index = claims(&facts, &nameless).unwrap();
+        assert_eq!(
+            by_index.gpus().unwrap().first().unwrap().as_str(),
+            "0000:21:00.0",
+            "as the engine has it"
+        );
         assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-a", "NVIDIA_VISIBLE_DEVICES=GPU-b"]), ["GPU-b"]);
     }
 

@@ -237,6 +237,24 @@ fn a_pool_of_some_gpus_is_all_an_annotation_can_reach() {
 }
 
 #[test]
+fn a_name_in_the_environment_takes_no_gpu_from_another_pod() {
+    for pool in [AnnotationPool::All, AnnotationPool::Only(["GPU-a".into()].into())] {
+        let mut node = Node::with(Settings { annotation_pool: pool, ..settings() });
+        assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-a");
+        // By UUID, by index, as a replica: all the same GPU.
+        for name in ["GPU-a", "0", "GPU-a::1"] {
+            let thief = node.create(&pod("b"), &on_gpu(whole("b", 1), name));
+            assert!(refusal(&thief).contains("GPU-a, which was given to uid-a/a"), "{}", refusal(&thief));
+        }
+        let exporter = ContainerFacts { id: "id-x".into(), name: "x".into(), ..whole("x", 1) };
+        let beside = node.create(&asking("a", "0"), &on_gpu(exporter, "GPU-a"));
+        assert!(matches!(beside.reply, Reply::Adjust(_)), "a pod's own containers may share: {beside:?}");
+        let other = node.create(&pod("c"), &on_gpu(whole("c", 1), "GPU-b"));
+        assert!(matches!(other.reply, Reply::Adjust(_)), "{other:?}");
+    }
+}
+
+#[test]
 fn every_gpu_by_an_images_env_is_said_and_left() {
     let mut node = Node::new();
     let (pod, facts) = small("s");

@@ -9,6 +9,7 @@ use super::{AnnotationPool, Settings};
 use crate::model::{
     Bytes, ContainerFacts, ContainerKind, ContainerName, ContainerRequest, DeviceRequest, HugepageSize,
     MemoryMode, PodFacts, Policy, Qos, Reason, Rejection, Resource, ResourceName, Resources, Scope, Topology,
+    one_line,
 };
 use std::collections::BTreeMap;
 
@@ -16,6 +17,8 @@ use std::collections::BTreeMap;
 pub(super) const POOLED_GPU: &str = "gpus.maitred.io";
 /// The kubelet writes it and tenants cannot forge it: where the pod came from.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// `MaxShares` of the kubelet (`pkg/kubelet/cm/helpers_linux.go`) and of the kernel.
+const MOST_SHARES: u64 = 262_144;
 /// What the kubelet gives node-critical containers; Guaranteed pods have it too.
 const NODE_CRITICAL_OOM: i64 = -997;
 
@@ -77,23 +80,30 @@ pub(super) fn qos(cgroup_parent: &str) -> Qos {
 }
 
 /// The CPU request in thousandths. The kubelet rounds down when it makes shares, so this rounds up; it is
-/// exact. Two shares are the least there is and mean "none".
+/// exact. Two shares are the least there is and mean "none". The most there are say "256 CPUs or more"; how many
+/// more only the limit tells, which is the request of those that get CPUs of their own.
 pub(super) fn cpu_milli(resources: &Resources) -> u64 {
     match resources.shares {
         None | Some(0..=2) => 0,
-        Some(shares) => shares.saturating_mul(1000).div_ceil(1024),
+        Some(shares) => {
+            let milli = shares.saturating_mul(1000).div_ceil(1024);
+            let more = quota_milli(resources).filter(|limit| shares == MOST_SHARES && *limit > milli);
+            more.unwrap_or(milli)
+        }
     }
+}
+
+/// The CPU limit in thousandths; `None` is no limit.
+fn quota_milli(resources: &Resources) -> Option<u64> {
+    let quota = u64::try_from(resources.quota?).ok().filter(|quota| *quota > 0)?;
+    let period = resources.period.filter(|period| *period > 0)?;
+    Some(quota.saturating_mul(1000) / period)
 }
 
 /// Whether the quota says the same as the shares; no quota says nothing. They differ where the pod, not the
 /// container, carries the limits.
 fn quota_agrees(resources: &Resources, milli: u64) -> bool {
-    match (resources.quota, resources.period) {
-        (Some(quota), Some(period)) if quota > 0 && period > 0 => {
-            quota.unsigned_abs().saturating_mul(1000) / period == milli
-        }
-        _ => true,
-    }
+    quota_milli(resources).is_none_or(|limit| limit == milli)
 }
 
 /// Understands one container of a pod; what cannot be followed is a refusal that names it.
@@ -223,7 +233,7 @@ fn pooled_gpus(
                     .into(),
             );
         }
-        AnnotationPool::All => (GPU, topology.gpus.len()),
+        AnnotationPool::All => (GPU, all_named(topology)?),
         AnnotationPool::Only(ids) => (POOLED_GPU, ids.len()),
     };
     let count = match count {
@@ -233,12 +243,27 @@ fn pooled_gpus(
     Ok((resource.into(), DeviceRequest::Count(count)))
 }
 
+/// How many GPUs there are. A chosen one is written by its UUID; without one it would be given as no GPU at all.
+fn all_named(topology: &Topology) -> Result<usize, String> {
+    match topology.gpus.iter().find(|gpu| gpu.uuid.is_none()) {
+        Some(gpu) => Err(format!(
+            "annotation gpus.maitred.io: the UUID of GPU {} is unknown on this node: expected the NVIDIA driver to tell it",
+            gpu.pci
+        )),
+        None => Ok(topology.gpus.len()),
+    }
+}
+
 /// Whether a container counts on us by its class and shares, or by asking us for GPUs: what must not start
 /// without a decision.
 pub(super) fn counts_on_us(pod: &PodFacts, container: &ContainerFacts) -> bool {
     let milli = cpu_milli(&container.resources);
     let whole = milli > 0 && milli.is_multiple_of(1000) && quota_agrees(&container.resources, milli);
-    let asks = pod.annotations.keys().any(|key| key.starts_with("gpus.maitred.io"));
+    let asks = pod.annotations.keys().any(|key| match key.strip_prefix(POOLED_GPU) {
+        Some("" | "/pod") => true,
+        Some(suffix) => suffix.strip_prefix("/container.") == Some(container.name.as_str()),
+        None => false,
+    });
     asks || (whole && qos(&pod.cgroup_parent) == Qos::Guaranteed)
 }
 
@@ -265,7 +290,7 @@ pub(super) fn describe(request: &ContainerRequest) -> String {
     }
     match parts.is_empty() {
         true => "nothing".into(),
-        false => parts.join(", "),
+        false => one_line(&parts.join(", ")),
     }
 }
 
@@ -320,6 +345,58 @@ mod tests {
         facts.resources.quota = Some(-1);
         let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
         assert_eq!(understood.request.exclusive_cpus(), Some(4));
+    }
+
+    #[test]
+    fn more_cpus_than_shares_can_say_are_asked_for_by_the_limit() {
+        let most = |quota| Resources { shares: Some(262_144), ..Resources { quota, ..limits(1000, 0) } };
+        assert_eq!(cpu_milli(&most(Some(38_400_000))), 384_000);
+        assert_eq!(cpu_milli(&most(Some(25_600_000))), 256_000);
+        assert_eq!(cpu_milli(&most(Some(-1))), 256_000);
+        let mut facts = whole("main", 1);
+        facts.resources = most(Some(38_400_000));
+        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+        assert_eq!(understood.request.exclusive_cpus(), Some(384));
+    }
+
+    #[test]
+    fn no_number_is_too_large() {
+        for (shares, quota, period, memory) in [
+            (u64::MAX, i64::MAX, u64::MAX, i64::MIN),
+            (0, i64::MIN, 0, -1),
+            (u64::MAX, -1, 1, i64::MAX),
+            (3, 1, u64::MAX, 0),
+        ] {
+            let (quota, period, memory_limit) = (Some(quota), Some(period), Some(memory));
+            let resources =
+                Resources { shares: Some(shares), quota, period, memory_limit, ..Resources::default() };
+            let facts = ContainerFacts { resources, ..container("main") };
+            let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+            describe(&understood.request);
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_a_uuid_is_given_to_nobody() {
+        let mut nameless = machine();
+        nameless.gpus[3].uuid = None;
+        let mut asking = pod("a");
+        asking.annotations.insert("gpus.maitred.io".into(), "1".into());
+        let open = Settings { annotation_pool: AnnotationPool::All, ..settings() };
+        let error = understand(&asking, &container("main"), Moment::Making, &nameless, &open).unwrap_err();
+        assert!(error.text.contains("the UUID of GPU 0000:23:00.0 is unknown"), "{error}");
+    }
+
+    #[test]
+    fn only_the_container_that_asks_for_gpus_counts_on_us_for_them() {
+        let counts = |key: &str| {
+            let mut asking = pod("a");
+            asking.annotations.insert(key.into(), "1".into());
+            counts_on_us(&asking, &container("main"))
+        };
+        assert!(counts("gpus.maitred.io") && counts("gpus.maitred.io/pod"));
+        assert!(counts("gpus.maitred.io/container.main") && !counts("gpus.maitred.io/container.side"));
+        assert!(!counts("gpus.maitred.iox"));
     }
 
     #[test]
