@@ -124,8 +124,8 @@ pub(super) fn understand(
     let opt_out = limits.opt_out || wishes.exclusive == Some(false);
     let request = ContainerRequest { hugepages, devices, opt_out, ..limits };
     let policy = Policy {
-        topology: wishes.policy.unwrap_or(settings.policy.topology),
-        scope: wishes.scope.unwrap_or(settings.policy.scope),
+        topology: granted(wishes.policy, settings.policy.topology, pod, settings),
+        scope: granted(wishes.scope, settings.policy.scope, pod, settings),
         ..settings.policy.clone()
     };
     Ok(Understood {
@@ -170,7 +170,16 @@ fn wishes(
 /// What a container that was made is aligned with.
 pub(super) fn scope(pod: &PodFacts, container: &ContainerName, settings: &Settings) -> Scope {
     let wish = wishes(pod, container, Moment::Running, settings).ok().and_then(|wishes| wishes.scope);
-    wish.unwrap_or(settings.policy.scope)
+    granted(wish, settings.policy.scope, pod, settings)
+}
+
+/// The wish; only a trusted namespace's where it is laxer than the node.
+fn granted<T: Ord>(wish: Option<T>, node: T, pod: &PodFacts, settings: &Settings) -> T {
+    match wish {
+        Some(wish) if settings.trusted_namespaces.contains(&pod.namespace) => wish,
+        Some(wish) => wish.max(node),
+        None => node,
+    }
 }
 
 /// A refusal of a container whose own words cannot be followed.

@@ -94,6 +94,19 @@ fn a_stricter_owner_takes_nothing_from_what_runs() {
 }
 
 #[test]
+fn a_lax_wish_nobody_granted_is_not_granted_when_it_runs() {
+    let mut node = Node::new();
+    for name in ["a", "b", "c", "e"] {
+        node.create(&pod(name), &whole(name, 3));
+    }
+    let mut wishing = pod("d");
+    wishing.annotations.insert("policy.maitred.io".into(), "best-effort".into());
+    let started = node.step(Event::Started(wishing, whole("d", 2)));
+    assert!(started.verdicts[0].warn && started.verdicts[0].reason.contains("cannot be pinned"));
+    assert_eq!(held(&node, "d"), "");
+}
+
+#[test]
 fn an_annotation_that_cannot_be_followed_any_more_takes_nothing_from_what_runs() {
     let a = made(whole("a", 4), &pod("a"), &Node::new().create(&pod("a"), &whole("a", 4)));
     let mut of_the_future = pod("a");
