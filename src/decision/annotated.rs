@@ -1,11 +1,12 @@
 //! A pod's annotations, followed: what they change of a container's request and of the node's policy.
 
-use super::annotations::{self, Floor, GpuCount, Wishes};
+use super::annotations::{self, AnnotationError, Floor, GpuCount, Wishes};
+use super::understand::Moment;
 use super::{AnnotationPool, Settings};
 use crate::engine::GPU;
 use crate::model::{
-    ContainerName, ContainerRequest, DeviceId, DeviceRequest, MemoryMode, Policy, Reason, Rejection,
-    Resource, ResourceName, Topology,
+    ContainerName, ContainerRequest, DeviceId, DeviceRequest, MemoryMode, PodFacts, Policy, Reason,
+    Rejection, Resource, ResourceName, Scope, Topology,
 };
 use std::collections::BTreeMap;
 
@@ -37,8 +38,9 @@ pub fn annotated(
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Understood, Box<Rejection>> {
-    let wishes = wishes(annotations, namespace, &request.name, settings)?;
-    follow(wishes, request, topology, settings)
+    let wishes = wishes(annotations, namespace, &request.name, Moment::Making, settings)
+        .map_err(|error| invalid(&request.name, error.to_string()))?;
+    follow(wishes, namespace, request, topology, settings)
 }
 
 /// What a pod's annotations say of one container.
@@ -46,19 +48,38 @@ pub(super) fn wishes(
     annotations: &BTreeMap<String, String>,
     namespace: &str,
     container: &ContainerName,
+    moment: Moment,
     settings: &Settings,
-) -> Result<Wishes, Box<Rejection>> {
+) -> Result<Wishes, AnnotationError> {
     let floor = Floor {
         policy: settings.policy.topology,
         scope: settings.policy.scope,
-        trusted: settings.trusted_namespaces.contains(namespace),
+        // The owner may have become stricter since; what runs was allowed when it was made.
+        trusted: moment == Moment::Running || settings.trusted_namespaces.contains(namespace),
     };
-    annotations::wishes(annotations, container, floor).map_err(|error| invalid(container, error.to_string()))
+    annotations::wishes(annotations, container, floor)
+}
+
+/// What a container that was made is aligned with.
+pub(super) fn scope(pod: &PodFacts, container: &ContainerName, settings: &Settings) -> Scope {
+    let wishes = wishes(&pod.annotations, &pod.namespace, container, Moment::Running, settings);
+    let wish = wishes.ok().and_then(|wishes| wishes.scope);
+    granted(wish, settings.policy.scope, &pod.namespace, settings)
+}
+
+/// The wish; only a trusted namespace's where it is laxer than the node.
+fn granted<T: Ord>(wish: Option<T>, node: T, namespace: &str, settings: &Settings) -> T {
+    match wish {
+        Some(wish) if settings.trusted_namespaces.contains(namespace) => wish,
+        Some(wish) => wish.max(node),
+        None => node,
+    }
 }
 
 /// Applies the wishes to what the container asks for anyway.
 pub(super) fn follow(
     wishes: Wishes,
+    namespace: &str,
     mut request: ContainerRequest,
     topology: &Topology,
     settings: &Settings,
@@ -70,8 +91,8 @@ pub(super) fn follow(
     }
     request.opt_out |= wishes.exclusive == Some(false);
     let policy = Policy {
-        topology: wishes.policy.unwrap_or(settings.policy.topology),
-        scope: wishes.scope.unwrap_or(settings.policy.scope),
+        topology: granted(wishes.policy, settings.policy.topology, namespace, settings),
+        scope: granted(wishes.scope, settings.policy.scope, namespace, settings),
         ..settings.policy.clone()
     };
     let memory_mode = wishes.memory_policy.or(settings.memory_policy);
@@ -101,7 +122,7 @@ fn pooled_gpus(
                 "annotation {POOLED_GPU}: this node gives no GPUs to annotations (gpu.annotation_pool)"
             ));
         }
-        AnnotationPool::All => (GPU, topology.gpus.len()),
+        AnnotationPool::All => (GPU, all_named(topology)?),
         AnnotationPool::Only(ids) => (POOLED_GPU, ids.len()),
     };
     let count = match count {
@@ -109,6 +130,17 @@ fn pooled_gpus(
         GpuCount::All => u32::try_from(size.max(1)).unwrap_or(u32::MAX),
     };
     Ok((resource.into(), DeviceRequest::Count(count)))
+}
+
+/// How many GPUs there are. A chosen one is written by its UUID; without one it would be given as no GPU at all.
+fn all_named(topology: &Topology) -> Result<usize, String> {
+    match topology.gpus.iter().find(|gpu| gpu.uuid.is_none()) {
+        Some(gpu) => Err(format!(
+            "annotation {POOLED_GPU}: the UUID of GPU {} is unknown on this node: expected the NVIDIA driver to tell it",
+            gpu.pci
+        )),
+        None => Ok(topology.gpus.len()),
+    }
 }
 
 fn of_its_own(gpus: &DeviceRequest) -> String {

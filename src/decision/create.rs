@@ -11,7 +11,7 @@ use crate::engine::{self, GPU, Seat};
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
     ContainerFacts, ContainerKey, ContainerRequest, DeviceRequest, MemoryManager, MemoryPolicy, NodeSet,
-    Placement, PodFacts, Policy, Qos, Rejection,
+    Placement, PodFacts, Policy, Qos, Reason, Rejection,
 };
 
 /// Seats a container, or refuses it.
@@ -67,6 +67,7 @@ fn seat(
     if !takes_a_seat(request, policy) {
         return Ok(None);
     }
+    not_given_to_others(state, pod, request)?;
     let named = |mut rejection: Rejection| {
         rejection.container = Some(request.name.clone());
         Box::new(rejection)
@@ -78,6 +79,23 @@ fn seat(
         .map_err(named)?;
     check_eligible(request, settings.ineligible)?;
     Ok(Some(Seated { placement, seat }))
+}
+
+/// A name in the environment takes nobody's GPU, least of all one that we gave to another pod.
+fn not_given_to_others(
+    state: &State,
+    pod: &PodFacts,
+    request: &ContainerRequest,
+) -> Result<(), Box<Rejection>> {
+    let Some(DeviceRequest::Claimed(claimed)) = request.devices.get(&GPU.into()) else { return Ok(()) };
+    let given = state.ledger.iter().filter(|(key, _)| key.pod != pod.uid).find_map(|(key, held)| {
+        let gpus = [GPU, POOLED_GPU].iter().filter_map(|name| held.placement.devices.get(&(*name).into()));
+        gpus.flatten().find(|id| claimed.contains(*id)).map(|id| (key, id))
+    });
+    given.map_or(Ok(()), |(holder, id)| {
+        let text = format!("its environment names GPU {id}, which was given to {holder}");
+        Err(Box::new(Rejection::of_container(Reason::UnexpectedAdmission, request.name.clone(), text)))
+    })
 }
 
 /// Whether there is anything about a container that has a place.

@@ -5,7 +5,7 @@
 //! `/var/run/nvidia-container-devices`, and by CDI name; NICs by `PCIDEVICE_*` (SR-IOV device plugin) and
 //! by uverbs nodes.
 
-use crate::engine::{GPU, NIC};
+use crate::engine::{GPU, NIC, gpu_id};
 use crate::model::{ContainerFacts, DeviceId, PciAddress, PciAddressError, ResourceName, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,19 +68,19 @@ fn gpus(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) {
         match id {
             "" | "void" | "none" => {}
             "all" => claims.every_gpu = true,
-            id => add(claims, GPU, gpu_id(id, topology)),
+            id => add(claims, GPU, claimed_gpu(id, topology)),
         }
     }
 }
 
 /// A GPU's id as the machine knows it: replicas (`UUID::3`) are their GPU, an index is resolved by index and
 /// never taken for a minor number. Anything else stays as it is, and is then a device nobody knows.
-fn gpu_id(claim: &str, topology: &Topology) -> DeviceId {
+fn claimed_gpu(claim: &str, topology: &Topology) -> DeviceId {
     let plain = claim.split_once("::").map_or(claim, |(uuid, _)| uuid);
     let by_index = plain.parse::<u32>().ok();
     let gpu =
         topology.gpus.iter().find(|gpu| by_index == Some(gpu.index) || gpu.uuid.as_deref() == Some(plain));
-    DeviceId::new(gpu.and_then(|gpu| gpu.uuid.as_deref()).unwrap_or(plain))
+    gpu.map_or_else(|| DeviceId::new(plain), gpu_id)
 }
 
 fn nics(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) -> Result<(), ClaimError> {
@@ -137,6 +137,16 @@ mod tests {
         // Index 1 is GPU-b although its minor number is 0.
         assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=1"]), ["GPU-b"]);
         assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-gone"]), ["GPU-gone"]);
+        let mut nameless = machine();
+        nameless.gpus[1].uuid = None;
+        let mut facts = container("main");
+        facts.env = vec!["NVIDIA_VISIBLE_DEVICES=1".into()];
+        let by_index = claims(&facts, &nameless).unwrap();
+        assert_eq!(
+            by_index.gpus().unwrap().first().unwrap().as_str(),
+            "0000:21:00.0",
+            "as the engine has it"
+        );
         assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-a", "NVIDIA_VISIBLE_DEVICES=GPU-b"]), ["GPU-b"]);
     }
 

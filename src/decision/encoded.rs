@@ -6,6 +6,9 @@
 use crate::model::{Bytes, HugepageSize, Qos, Resources};
 use std::collections::BTreeMap;
 
+/// `MaxShares` of the kubelet (`pkg/kubelet/cm/helpers_linux.go`) and of the kernel.
+const MOST_SHARES: u64 = 262_144;
+
 /// The QoS class, from the cgroup parent's name alone: `…/kubepods/pod<uid>` or `kubepods-pod<uid>.slice` is
 /// Guaranteed; anything that no kubelet makes is unknown.
 pub(super) fn qos(cgroup_parent: &str) -> Qos {
@@ -24,23 +27,30 @@ pub(super) fn qos(cgroup_parent: &str) -> Qos {
 }
 
 /// The CPU request in thousandths. The kubelet rounds down when it makes shares, so this rounds up; it is
-/// exact. Two shares are the least there is and mean "none".
+/// exact. Two shares are the least there is and mean "none". The most there are say "256 CPUs or more"; how many
+/// more only the limit tells, which is the request of those that get CPUs of their own.
 pub(super) fn cpu_milli(resources: &Resources) -> u64 {
     match resources.shares {
         None | Some(0..=2) => 0,
-        Some(shares) => shares.saturating_mul(1000).div_ceil(1024),
+        Some(shares) => {
+            let milli = shares.saturating_mul(1000).div_ceil(1024);
+            let more = quota_milli(resources).filter(|limit| shares == MOST_SHARES && *limit > milli);
+            more.unwrap_or(milli)
+        }
     }
+}
+
+/// The CPU limit in thousandths; `None` is no limit.
+fn quota_milli(resources: &Resources) -> Option<u64> {
+    let quota = u64::try_from(resources.quota?).ok().filter(|quota| *quota > 0)?;
+    let period = resources.period.filter(|period| *period > 0)?;
+    Some(quota.saturating_mul(1000) / period)
 }
 
 /// Whether the quota says the same as the shares; no quota says nothing. They differ where the pod, not the
 /// container, carries the limits.
 pub(super) fn quota_agrees(resources: &Resources, milli: u64) -> bool {
-    match (resources.quota, resources.period) {
-        (Some(quota), Some(period)) if quota > 0 && period > 0 => {
-            quota.unsigned_abs().saturating_mul(1000) / period == milli
-        }
-        _ => true,
-    }
+    quota_milli(resources).is_none_or(|limit| limit == milli)
 }
 
 /// Bytes of huge pages by size, of the sizes that are asked for.
@@ -80,6 +90,15 @@ mod tests {
         ] {
             assert_eq!(qos(parent), class, "{parent}");
         }
+    }
+
+    #[test]
+    fn more_cpus_than_shares_can_say_are_asked_for_by_the_limit() {
+        let most = |quota| Resources { shares: Some(262_144), quota, ..limits(1000, 0) };
+        assert_eq!(cpu_milli(&most(Some(38_400_000))), 384_000);
+        assert_eq!(cpu_milli(&most(Some(25_600_000))), 256_000);
+        assert_eq!(cpu_milli(&most(Some(-1))), 256_000);
+        assert!(quota_agrees(&most(Some(38_400_000)), 384_000));
     }
 
     proptest! {

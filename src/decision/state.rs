@@ -122,9 +122,13 @@ impl State {
         (!wanted.is_empty()).then_some(wanted)
     }
 
-    /// The shared pool.
+    /// The shared pool. What was found running can have taken all of it, which no decision would; the reserved
+    /// CPUs are then what nobody else has, and an empty cpuset is none.
     pub(super) fn pool(&self, settings: &Settings) -> CpuSet {
-        self.ledger.shared_pool(&settings.policy.cpu)
+        match self.ledger.shared_pool(&settings.policy.cpu) {
+            pool if pool.is_empty() => settings.reserved.intersection(&self.topology.cpus),
+            pool => pool,
+        }
     }
 
     /// Brings every live container's told CPUs to what it should have: only real changes, ascending by id.
@@ -150,10 +154,10 @@ impl State {
         }
     }
 
-    /// An answer was lost: nothing is known of what the runtime was told.
+    /// An answer was lost: nothing is known of what the runtime was told, nor of what was written.
     pub(super) fn untell(&mut self) {
         for live in self.live.values_mut() {
-            live.told = None;
+            (live.told, live.tried) = (None, None);
         }
     }
 

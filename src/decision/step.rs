@@ -18,10 +18,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             create::let_through(state, &pod, &container)
         }
         Event::Create(pod, container) => create::create(state, &pod, &container, settings),
-        Event::Started(pod, container) => {
-            state.ledger.confirm(&key(&pod, &container), &container.id);
-            Outcome::default()
-        }
+        Event::Started(pod, container) => synchronize::started(state, pod, &container, settings),
         Event::Pages(pages) => {
             state.pages = pages;
             Outcome::default()
@@ -137,7 +134,7 @@ fn update(
     let holding = state.ledger.get(&live.key).filter(|holding| holding.id.as_ref() == Some(&container.id));
     let placement = holding.map(|holding| &holding.placement);
     let resized = placement.and_then(|placement| resized(placement, wanted));
-    if let Some(text) = resized {
+    if let Some(text) = resized.filter(|_| understand::exemption(pod, Some(container), settings).is_none()) {
         return refuse(pod, container, text);
     }
     let Some(cpus) = state.wanted(live, &state.pool(settings), settings) else { return Outcome::default() };
@@ -145,7 +142,11 @@ fn update(
     let mems = touches_mems.map(|placement| placement.mems.clone()).filter(|mems: &NodeSet| !mems.is_empty());
     let exclusive = placement.is_some_and(|placement| !placement.cpus.is_empty());
     let drop_quota = exclusive && settings.drop_cfs_quota && wanted.quota.is_some_and(|quota| quota > 0);
-    if wanted.cpus.is_empty() && mems.is_none() && !drop_quota {
+    // The runtime applies its whole configuration, not only what is asked for; where a cgroup was written
+    // directly, that still has older CPUs.
+    let everything =
+        cpus == state.topology.cpus && wanted.cpus.is_empty() && container.resources.cpus.is_empty();
+    if everything && mems.is_none() && !drop_quota {
         return Outcome::default();
     }
     state.tell(&container.id, &cpus);
@@ -164,7 +165,7 @@ fn resized(placement: &crate::model::Placement, wanted: &Resources) -> Option<St
         ));
     }
     let promised = placement.memory.iter().filter(|block| block.kind == MemoryKind::Memory);
-    let promised: u64 = promised.map(|block| block.bytes.0).sum();
+    let promised = promised.map(|block| block.bytes.0).fold(0, u64::saturating_add);
     let limit = wanted.memory_limit.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(0);
     (promised > 0 && limit > 0 && limit != promised).then(|| {
         format!(

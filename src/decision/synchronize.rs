@@ -1,20 +1,22 @@
 //! The ledger rebuilt from what runs, and what started unpinned while we were away put right.
 //!
-//! In order: records that hold up, cpusets that speak for themselves, seats remembered for containers that
-//! have stopped, then the containers that should have been pinned and are not. Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
+//! In order: records that hold up, cpusets that speak for themselves, records whose cpuset somebody changed, seats
+//! remembered for containers that have stopped, then the containers that should have been pinned and are not.
+//! Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
 
-use super::annotated::{POOLED_GPU, Understood};
+use super::annotated::{self, POOLED_GPU, Understood};
 use super::create::{shared_role, takes_a_seat};
+use super::ineligible::is_ineligible;
 use super::state::Role;
 use super::step::{key, verdict};
 use super::understand::{self, Moment};
 use super::words::{describe, sentence};
-use super::{Decision, Observed, Outcome, Settings, State, Verdict, devices, sandbox};
-use crate::engine::{self, GPU};
+use super::{Decision, Ineligible, Mode, Observed, Outcome, Settings, State, Verdict, devices, sandbox};
+use crate::engine::{self, GPU, Seat};
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
     ContainerFacts, ContainerId, ContainerKind, ContainerRequest, ContainerState, CpuSet, DeviceRequest,
-    NodeSet, Placement, PodFacts, Scope,
+    NodeSet, Placement, PodFacts, Rejection, Scope,
 };
 use std::collections::BTreeMap;
 
@@ -28,25 +30,80 @@ pub(super) fn synchronize(
 ) -> Outcome {
     state.forget();
     state.pods = pods.into_iter().map(|pod| (pod.id.clone(), pod)).collect();
-    let mut running = Vec::new();
-    for facts in containers.iter().filter(|facts| facts.state != ContainerState::Stopped) {
-        if let Some(pod) = state.pods.get(&facts.sandbox).cloned() {
-            running.push(Running::look(pod, facts, observed.get(&facts.id), state, settings));
-        }
-    }
+    let live = containers.iter().filter(|facts| facts.state != ContainerState::Stopped);
+    let look = |facts: &'_ ContainerFacts| {
+        let pod = state.pods.get(&facts.sandbox).cloned().unwrap_or_else(|| nobody(&facts.sandbox));
+        (pod, observed.get(&facts.id))
+    };
+    let running = live.map(|facts| {
+        let (pod, seen) = look(facts);
+        Running::look(pod, facts, seen, state, settings)
+    });
+    let running = running.collect();
     let mut outcome = Outcome::default();
-    let rest = each(running, |one| by_record(state, one, &mut outcome));
-    let rest = each(rest, |one| by_cpuset(state, one, &mut outcome));
-    for hint in hints.iter().filter(|hint| rest.iter().all(|one| key(&one.pod, one.facts) != hint.key)) {
-        recall(state, hint);
-    }
-    let rest = each(rest, |one| repair(state, one, settings, &mut outcome));
-    for one in rest {
-        outcome.verdicts.push(one.shared_line());
-        one.join_pool(state, settings);
-    }
+    take_in(state, running, hints, settings, &mut outcome);
     outcome.updates = state.spread(settings);
     outcome
+}
+
+/// A container has started. One that was never decided about, because it was made while nobody was asked or
+/// let through when no decision came in time, is taken in like those that ran before us.
+pub(super) fn started(
+    state: &mut State,
+    pod: PodFacts,
+    container: &ContainerFacts,
+    settings: &Settings,
+) -> Outcome {
+    let key = key(&pod, container);
+    if state.live.contains_key(&container.id) {
+        state.ledger.confirm(&key, &container.id);
+        return Outcome::default();
+    }
+    state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
+    if settings.mode == Mode::Off {
+        state.track(key, container, &pod.id, Role::Shared(None));
+        return Outcome::default();
+    }
+    let running = vec![Running::look(pod, container, None, state, settings)];
+    let mut outcome = Outcome::default();
+    take_in(state, running, &[], settings, &mut outcome);
+    // This answer carries no updates.
+    outcome.writes = state.spread(settings);
+    outcome
+}
+
+/// A pod nobody has told of: its containers can only be shared ones.
+fn nobody(sandbox: &str) -> PodFacts {
+    PodFacts {
+        id: sandbox.to_owned(),
+        uid: "".into(),
+        name: String::new(),
+        namespace: String::new(),
+        annotations: BTreeMap::new(),
+        runtime_handler: String::new(),
+        cgroup_parent: String::new(),
+        resources: None,
+    }
+}
+
+fn take_in(
+    state: &mut State,
+    running: Vec<Running<'_>>,
+    hints: &[Record],
+    settings: &Settings,
+    outcome: &mut Outcome,
+) {
+    let rest = each(running, |one| by_record(state, one, settings, outcome));
+    let rest = each(rest, |one| by_cpuset(state, one, settings, outcome));
+    let rest = each(rest, |one| by_lost_cpuset(state, one, settings, outcome));
+    for hint in hints.iter().filter(|hint| rest.iter().all(|one| key(&one.pod, one.facts) != hint.key)) {
+        recall(state, hint, settings);
+    }
+    let rest = each(rest, |one| repair(state, one, settings, outcome));
+    for one in rest {
+        let line = one.shared_line();
+        keep_the_rest(state, &one, settings, outcome, line);
+    }
 }
 
 /// The ones that `take` does not take.
@@ -58,7 +115,7 @@ fn each<'a>(all: Vec<Running<'a>>, mut take: impl FnMut(&Running<'a>) -> bool) -
 struct Running<'a> {
     pod: PodFacts,
     facts: &'a ContainerFacts,
-    understood: Option<Understood>,
+    understood: Result<Understood, Box<Rejection>>,
     /// Why it never counts as one of ours.
     exempt: Option<String>,
     /// The CPUs it really has; what the runtime's configuration says where its cgroup could not be read.
@@ -74,7 +131,7 @@ impl<'a> Running<'a> {
         settings: &Settings,
     ) -> Self {
         Self {
-            understood: understand::understand(&pod, facts, Moment::Running, &state.topology, settings).ok(),
+            understood: understand::understand(&pod, facts, Moment::Running, &state.topology, settings),
             exempt: understand::exemption(&pod, Some(facts), settings),
             cpus: observed.and_then(|seen| seen.cpus.clone()).or_else(|| configured(facts)),
             pod,
@@ -84,48 +141,64 @@ impl<'a> Running<'a> {
 
     /// What the runtime was last told, by its configuration.
     fn told(&self) -> Option<CpuSet> {
-        // A configuration the cgroup does not follow is as good as never told.
-        configured(self.facts).filter(|cpus| self.cpus.as_ref().is_none_or(|real| real == cpus))
+        match configured(self.facts) {
+            // A configuration the cgroup does not follow is as good as never told.
+            Some(cpus) => Some(cpus).filter(|cpus| self.cpus.as_ref().is_none_or(|real| real == cpus)),
+            // Never told anything, it has what it has, and that may be just right.
+            None => self.cpus.clone(),
+        }
     }
 
-    /// How many exclusive CPUs it should have: none for those that never get any.
+    /// How many exclusive CPUs it should have: none for those that never get any. Its limits alone tell where
+    /// the rest of it cannot be followed.
     fn due(&self) -> Option<u32> {
-        self.request()?.exclusive_cpus()
+        if self.exempt.is_some() {
+            return None;
+        }
+        match &self.understood {
+            Ok(understood) => understood.request.exclusive_cpus(),
+            Err(_) => understand::limits(&self.pod, self.facts).exclusive_cpus(),
+        }
     }
 
     fn request(&self) -> Option<&ContainerRequest> {
-        self.understood.as_ref().filter(|_| self.exempt.is_none()).map(|understood| &understood.request)
+        self.understood.as_ref().ok().map(|understood| &understood.request)
     }
 
     fn line(&self, decision: Decision, reason: String) -> Verdict {
-        let request = self.understood.as_ref().map(|u| describe(&u.request)).unwrap_or_default();
+        let request = self.request().map(describe).unwrap_or_default();
         Verdict { request, ..verdict(&self.pod, Some(self.facts), decision, reason) }
     }
 
-    fn join_pool(&self, state: &mut State, settings: &Settings) {
-        let role = shared_role(&self.pod, None, settings);
-        state.track(key(&self.pod, self.facts), self.facts, &self.pod.id, role);
-        state.live.entry(self.facts.id.clone()).and_modify(|live| live.told = self.told());
-    }
-
     fn shared_line(&self) -> Verdict {
-        match &self.exempt {
-            Some(why) => self.line(Decision::Exempt, why.clone()),
-            None => self.line(Decision::Shared, "shared pool".into()),
+        match (&self.exempt, &self.understood) {
+            (Some(why), _) => self.line(Decision::Exempt, why.clone()),
+            (None, Ok(_)) => self.line(Decision::Shared, "shared pool".into()),
+            (None, Err(rejection)) => {
+                let reason = format!("shared pool; would have been refused: {rejection}");
+                Verdict { warn: true, ..self.line(Decision::Shared, reason) }
+            }
         }
     }
 
-    /// The allocation it carries, if it is its own and the container's cgroup and devices agree with it.
-    fn record(&self) -> Option<Placement> {
+    /// The allocation it carries, if it is its own and the container's devices agree with it. Nobody else can
+    /// have written it: the id was not known before the container was made.
+    fn own_record(&self) -> Option<Placement> {
         let record = Record::parse(self.facts.annotations.get(RECORD_ANNOTATION)?).ok()?;
-        if record.key != key(&self.pod, self.facts) || record.id != self.facts.id {
-            return None;
-        }
-        let placement = record.placement().clone();
-        let count = u32::try_from(placement.cpus.len()).unwrap_or(u32::MAX);
-        let due = self.due().unwrap_or(0);
-        let cpus_hold = count == due && (due == 0 || self.cpus.as_ref() == Some(&placement.cpus));
-        (cpus_hold && self.delivered(&placement)).then_some(placement)
+        let own = record.key == key(&self.pod, self.facts) && record.id == self.facts.id;
+        own.then(|| record.placement().clone()).filter(|placement| self.delivered(placement))
+    }
+
+    /// Its own record, if that has as many CPUs as it should have.
+    fn record(&self) -> Option<Placement> {
+        let due = self.due().unwrap_or(0) as usize;
+        self.own_record().filter(|placement| placement.cpus.len() == due)
+    }
+
+    /// What it holds whatever its CPUs are: the GPUs and the memory it was given when it was made.
+    fn without_cpus(&self) -> Placement {
+        let held = self.own_record().unwrap_or_default();
+        Placement { cpus: CpuSet::new(), ..held }
     }
 
     /// Whether the devices of a placement are among those its environment shows.
@@ -135,9 +208,18 @@ impl<'a> Running<'a> {
             placement.devices.iter().filter(|(resource, _)| matches!(resource.as_str(), GPU | POOLED_GPU));
         gpus.flat_map(|(_, ids)| ids).all(|id| shown.split(',').any(|one| one.trim() == id.as_str()))
     }
+
+    /// Where its CPUs come from once it holds that.
+    fn role(&self, placement: &Placement, settings: &Settings) -> Role {
+        if !placement.cpus.is_empty() {
+            return Role::Exclusive;
+        }
+        let aligned = settings.ineligible == Ineligible::Align && self.request().is_some_and(is_ineligible);
+        shared_role(&self.pod, placement.affinity.clone().filter(|_| aligned), settings)
+    }
 }
 
-/// The CPUs the runtime's configuration has.
+/// The cpuset of the runtime's configuration; `None` where none is set.
 fn configured(facts: &ContainerFacts) -> Option<CpuSet> {
     facts.resources.cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())
 }
@@ -146,45 +228,47 @@ fn adopt(
     state: &mut State,
     one: &Running<'_>,
     placement: Placement,
+    settings: &Settings,
     outcome: &mut Outcome,
     line: Verdict,
 ) -> bool {
     let key = key(&one.pod, one.facts);
-    let exclusive = !placement.cpus.is_empty();
     let kind = ContainerKind::Unknown;
     if state.ledger.adopt(key.clone(), one.facts.id.clone(), kind, placement.clone()).is_err() {
         return false;
     }
-    let role = if exclusive { Role::Exclusive } else { Role::Shared(None) };
     state.sandbox_of.insert(key.clone(), one.pod.id.clone());
-    state.track(key, one.facts, &one.pod.id, role);
-    let told = if exclusive { one.cpus.clone() } else { one.told() };
-    state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = told);
-    remember_seat(state, one, &placement);
+    state.track(key, one.facts, &one.pod.id, one.role(&placement, settings));
+    state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
+    let scope = annotated::scope(&one.pod, &one.facts.name, settings);
+    remember_seat(state, &one.pod, scope, &placement);
     outcome.verdicts.push(Verdict { placement: Some(placement), ..line });
     true
 }
 
 /// The pod's nodes are those its first container sits on.
-fn remember_seat(state: &mut State, one: &Running<'_>, placement: &Placement) {
-    let scope = one.understood.as_ref().map(|understood| understood.policy.scope);
-    if scope == Some(Scope::Pod) && state.ledger.seat(&one.pod.uid).is_none() {
-        let seat = engine::Seat { affinity: placement.affinity.clone(), preferred: placement.preferred };
-        state.ledger.set_seat(one.pod.uid.clone(), seat);
+fn remember_seat(state: &mut State, pod: &PodFacts, scope: Scope, placement: &Placement) {
+    if scope == Scope::Pod && state.ledger.seat(&pod.uid).is_none() {
+        let seat = Seat { affinity: placement.affinity.clone(), preferred: placement.preferred };
+        state.ledger.set_seat(pod.uid.clone(), seat);
     }
 }
 
-fn by_record(state: &mut State, one: &Running<'_>, outcome: &mut Outcome) -> bool {
-    let Some(placement) = one.record() else { return false };
+fn by_record(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &mut Outcome) -> bool {
+    let follows =
+        |placement: &Placement| placement.cpus.is_empty() || one.cpus.as_ref() == Some(&placement.cpus);
+    let Some(placement) = one.record().filter(follows) else { return false };
     let line = one.line(Decision::Adopted, format!("by its record: {}", sentence(&placement)));
-    adopt(state, one, placement, outcome, line)
+    adopt(state, one, placement, settings, outcome, line)
 }
 
-/// A cpuset of just the right size that is nobody else's is a placement, whoever made it.
-fn by_cpuset(state: &mut State, one: &Running<'_>, outcome: &mut Outcome) -> bool {
+/// A cpuset of just the right size that is nobody else's is a placement, whoever made it; the shared pool itself
+/// is not, however large it is.
+fn by_cpuset(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &mut Outcome) -> bool {
     let (Some(due), Some(cpus)) = (one.due(), &one.cpus) else { return false };
     let allowed = state.topology.cpus.difference(state.ledger.machine().reserved());
-    if cpus.len() != due as usize || !cpus.is_subset(&allowed) {
+    let pool = state.ledger.shared_pool(&settings.policy.cpu);
+    if cpus.len() != due as usize || !cpus.is_subset(&allowed) || pool.is_subset(cpus) {
         return false;
     }
     let nodes = state.topology.nodes_of(cpus);
@@ -194,29 +278,48 @@ fn by_cpuset(state: &mut State, one: &Running<'_>, outcome: &mut Outcome) -> boo
         affinity: Some(nodes),
         cpus: cpus.clone(),
         mems,
-        ..Placement::default()
+        ..one.without_cpus()
     };
     let line = one.line(Decision::Adopted, format!("by its cpuset: {}", sentence(&placement)));
-    adopt(state, one, placement, outcome, line)
+    adopt(state, one, placement, settings, outcome, line)
+}
+
+/// Somebody changed its cpuset while nobody looked. Its memory and its GPUs are where they were, so it goes back.
+fn by_lost_cpuset(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &mut Outcome) -> bool {
+    let Some(placement) = one.record().filter(|placement| !placement.cpus.is_empty()) else { return false };
+    let reason = format!("its cpuset was changed: back to {}", sentence(&placement));
+    let line = one.line(Decision::Repaired, reason);
+    let taken = adopt(state, one, placement, settings, outcome, line);
+    forget_told(state, one, taken);
+    taken
+}
+
+/// What it has now is not what it should have: an update goes out.
+fn forget_told(state: &mut State, one: &Running<'_>, taken: bool) {
+    if taken {
+        state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = None);
+    }
 }
 
 /// A container that has stopped in a pod that lives: its seat is lent, as it was.
-fn recall(state: &mut State, hint: &Record) {
-    let sandbox = state.pods.values().find(|pod| pod.uid == hint.key.pod).map(|pod| pod.id.clone());
-    let (Some(sandbox), None) = (sandbox, state.ledger.get(&hint.key)) else { return };
+fn recall(state: &mut State, hint: &Record, settings: &Settings) {
+    let pod = state.pods.values().find(|pod| pod.uid == hint.key.pod).cloned();
+    let (Some(pod), None) = (pod, state.ledger.get(&hint.key)) else { return };
     let kind = ContainerKind::Unknown;
     let placement = hint.placement().clone();
     if state.ledger.adopt(hint.key.clone(), hint.id.clone(), kind, placement).is_ok() {
         state.ledger.lend(&hint.key, &hint.id);
-        state.sandbox_of.insert(hint.key.clone(), sandbox);
+        let scope = annotated::scope(&pod, &hint.key.container, settings);
+        remember_seat(state, &pod, scope, hint.placement());
+        state.sandbox_of.insert(hint.key.clone(), pod.id);
     }
 }
 
 /// What should have been pinned and is not: pinned now where its CPUs are free, else named.
 fn repair(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &mut Outcome) -> bool {
-    let Some(understood) = one.understood.as_ref().filter(|_| one.exempt.is_none()) else { return false };
+    let (Ok(understood), Some(_)) = (&one.understood, one.due()) else { return false };
     let request = as_it_runs(&understood.request);
-    if one.due().is_none() || !takes_a_seat(&request, &understood.policy) {
+    if !takes_a_seat(&request, &understood.policy) {
         return false;
     }
     let seat = sandbox::seat(state, state.ledger.occupancy(), &one.pod, &request, &understood.policy);
@@ -225,21 +328,38 @@ fn repair(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &m
         engine::admit_container(machine, occupancy, &one.pod.uid, &request, seat.as_ref(), &understood.policy)
     });
     match placed {
-        Ok(placement) => {
+        Ok(mut placement) => {
+            placement.devices.extend(one.without_cpus().devices);
             let line = one.line(Decision::Repaired, format!("ran unpinned: {}", sentence(&placement)));
-            let taken = adopt(state, one, placement, outcome, line);
-            // What it has now is not what it should have: the update goes out with the reply.
-            state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = None);
+            let taken = adopt(state, one, placement, settings, outcome, line);
+            forget_told(state, one, taken);
             taken
         }
         Err(rejection) => {
             let reason = format!("runs unpinned and cannot be pinned without a restart: {rejection}");
             let line = Verdict { warn: true, ..one.line(Decision::Shared, reason) };
-            outcome.verdicts.push(line);
-            one.join_pool(state, settings);
+            keep_the_rest(state, one, settings, outcome, line);
             true
         }
     }
+}
+
+/// It gets no CPUs of its own; what else it was given when it was made stays its own.
+fn keep_the_rest(
+    state: &mut State,
+    one: &Running<'_>,
+    settings: &Settings,
+    outcome: &mut Outcome,
+    line: Verdict,
+) {
+    let held = one.without_cpus();
+    let holds = !held.devices.is_empty() || !held.memory.is_empty();
+    if holds && adopt(state, one, held.clone(), settings, outcome, line.clone()) {
+        return;
+    }
+    state.track(key(&one.pod, one.facts), one.facts, &one.pod.id, one.role(&Placement::default(), settings));
+    state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
+    outcome.verdicts.push(line);
 }
 
 /// Devices cannot be given to a container that runs: only those it has count, as its environment shows them.

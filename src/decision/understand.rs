@@ -45,27 +45,31 @@ pub(super) fn understand(
     settings: &Settings,
 ) -> Result<Understood, Box<Rejection>> {
     let name = &container.name;
-    let mut wishes = annotated::wishes(&pod.annotations, &pod.namespace, name, settings)?;
+    let wishes = annotated::wishes(&pod.annotations, &pod.namespace, name, moment, settings);
+    let mut wishes = wishes.map_err(|error| invalid(name, error.to_string()))?;
     let claims = devices::claims(container, topology).map_err(|error| invalid(name, error.to_string()))?;
     let hugepages = encoded::hugepages(&container.resources).map_err(|text| invalid(name, text))?;
     let every_gpu = claims.every_gpu && wishes.gpus.is_none();
     if moment == Moment::Running && claims.gpus().is_some() {
         wishes.gpus = None;
     }
-    let milli = encoded::cpu_milli(&container.resources);
     let claimed = claims.devices.into_iter().map(|(resource, ids)| (resource, DeviceRequest::Claimed(ids)));
-    let request = ContainerRequest {
-        name: name.clone(),
-        kind: ContainerKind::Unknown,
-        qos: encoded::qos(&pod.cgroup_parent),
-        cpu_milli: milli,
-        memory: Bytes(container.resources.memory_limit.and_then(|m| u64::try_from(m).ok()).unwrap_or(0)),
-        hugepages,
-        devices: claimed.collect(),
-        opt_out: !encoded::quota_agrees(&container.resources, milli),
-    };
-    let understood = annotated::follow(wishes, request, topology, settings)?;
+    let request = ContainerRequest { hugepages, devices: claimed.collect(), ..limits(pod, container) };
+    let understood = annotated::follow(wishes, &pod.namespace, request, topology, settings)?;
     Ok(Understood { every_gpu, ..understood })
+}
+
+/// What a container's CPU and memory limits alone ask for.
+pub(super) fn limits(pod: &PodFacts, container: &ContainerFacts) -> ContainerRequest {
+    let milli = encoded::cpu_milli(&container.resources);
+    let memory = container.resources.memory_limit.and_then(|limit| u64::try_from(limit).ok());
+    let qos = encoded::qos(&pod.cgroup_parent);
+    ContainerRequest {
+        cpu_milli: milli,
+        memory: Bytes(memory.unwrap_or(0)),
+        opt_out: !encoded::quota_agrees(&container.resources, milli),
+        ..ContainerRequest::nothing(container.name.clone(), ContainerKind::Unknown, qos)
+    }
 }
 
 /// Whether a container counts on us by its class and shares, or by asking us for GPUs: what must not start
@@ -74,7 +78,11 @@ pub(super) fn counts_on_us(pod: &PodFacts, container: &ContainerFacts) -> bool {
     let milli = encoded::cpu_milli(&container.resources);
     let agrees = encoded::quota_agrees(&container.resources, milli);
     let whole = milli > 0 && milli.is_multiple_of(1000) && agrees;
-    let asks = pod.annotations.keys().any(|key| key.starts_with(POOLED_GPU));
+    let asks = pod.annotations.keys().any(|key| match key.strip_prefix(POOLED_GPU) {
+        Some("" | "/pod") => true,
+        Some(suffix) => suffix.strip_prefix("/container.") == Some(container.name.as_str()),
+        None => false,
+    });
     asks || (whole && encoded::qos(&pod.cgroup_parent) == Qos::Guaranteed)
 }
 
@@ -82,9 +90,10 @@ pub(super) fn counts_on_us(pod: &PodFacts, container: &ContainerFacts) -> bool {
 mod tests {
     use super::super::AnnotationPool;
     use super::super::testing::{container, machine, pod, settings, whole};
+    use super::super::words::describe;
     use super::*;
     use crate::engine::GPU;
-    use crate::model::HugepageSize;
+    use crate::model::{HugepageSize, Resources};
     use std::collections::BTreeMap;
 
     #[test]
@@ -130,6 +139,46 @@ mod tests {
         named.env = vec!["NVIDIA_VISIBLE_DEVICES=GPU-a".into()];
         let both = understand(&asking, &named, Moment::Making, &machine(), &open).unwrap_err();
         assert!(both.text.contains("already names GPU-a"), "{both}");
+    }
+
+    #[test]
+    fn no_number_is_too_large() {
+        for (shares, quota, period, memory) in [
+            (u64::MAX, i64::MAX, u64::MAX, i64::MIN),
+            (0, i64::MIN, 0, -1),
+            (u64::MAX, -1, 1, i64::MAX),
+            (3, 1, u64::MAX, 0),
+        ] {
+            let (quota, period, memory_limit) = (Some(quota), Some(period), Some(memory));
+            let resources =
+                Resources { shares: Some(shares), quota, period, memory_limit, ..Resources::default() };
+            let facts = ContainerFacts { resources, ..container("main") };
+            let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+            describe(&understood.request);
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_a_uuid_is_given_to_nobody() {
+        let mut nameless = machine();
+        nameless.gpus[3].uuid = None;
+        let mut asking = pod("a");
+        asking.annotations.insert("gpus.maitred.io".into(), "1".into());
+        let open = Settings { annotation_pool: AnnotationPool::All, ..settings() };
+        let error = understand(&asking, &container("main"), Moment::Making, &nameless, &open).unwrap_err();
+        assert!(error.text.contains("the UUID of GPU 0000:23:00.0 is unknown"), "{error}");
+    }
+
+    #[test]
+    fn only_the_container_that_asks_for_gpus_counts_on_us_for_them() {
+        let counts = |key: &str| {
+            let mut asking = pod("a");
+            asking.annotations.insert(key.into(), "1".into());
+            counts_on_us(&asking, &container("main"))
+        };
+        assert!(counts("gpus.maitred.io") && counts("gpus.maitred.io/pod"));
+        assert!(counts("gpus.maitred.io/container.main") && !counts("gpus.maitred.io/container.side"));
+        assert!(!counts("gpus.maitred.iox"));
     }
 
     #[test]

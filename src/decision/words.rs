@@ -4,7 +4,7 @@ use super::ineligible::is_ineligible;
 use super::step::verdict;
 use super::{Decision, Understood, Verdict};
 use crate::model::{
-    ContainerFacts, ContainerRequest, DeviceId, DeviceRequest, Placement, PodFacts, Resource,
+    ContainerFacts, ContainerRequest, DeviceId, DeviceRequest, Placement, PodFacts, Resource, one_line,
 };
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ pub(super) fn describe(request: &ContainerRequest) -> String {
     }
     match parts.is_empty() {
         true => "nothing".into(),
-        false => parts.join(", "),
+        false => one_line(&parts.join(", ")),
     }
 }
 

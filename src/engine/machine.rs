@@ -3,7 +3,8 @@
 use super::layout::Layout;
 use super::mask::Mask;
 use crate::model::{
-    Bytes, CpuSet, DeviceId, HugepageSize, MemoryKind, NodeId, NodeSet, Placement, ResourceName, Topology,
+    Bytes, CpuSet, DeviceId, Gpu, HugepageSize, MemoryKind, NodeId, NodeSet, Placement, ResourceName,
+    Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const GPU: &str = "nvidia.com/gpu";
 /// The resource RDMA NICs are counted under.
 pub const NIC: &str = "nic";
+
+/// The id a GPU is counted under: its UUID, or its PCI address where that is unknown.
+#[must_use]
+pub fn gpu_id(gpu: &Gpu) -> DeviceId {
+    DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()))
+}
 
 /// What is kept for the system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -138,8 +145,6 @@ impl Machine {
 
     fn add_known_devices(&mut self, topology: &Topology) {
         let close = |node: Option<NodeId>| node.map(NodeSet::single);
-        let gpu_id =
-            |gpu: &crate::model::Gpu| DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()));
         let gpus = topology.gpus.iter().map(|gpu| Device { id: gpu_id(gpu), nodes: close(gpu.numa_node) });
         let gpus = gpus.collect();
         let nics = topology.nics.iter();

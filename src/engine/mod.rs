@@ -35,5 +35,5 @@ mod take;
 mod tests;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
-pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve};
+pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve, gpu_id};
 pub use occupancy::{Occupancy, shared_pool};

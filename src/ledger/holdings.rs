@@ -164,6 +164,9 @@ impl Ledger {
             && self.conflict(&key, before.kind, &before.placement).is_none()
         {
             self.put(key, Holding { state: HoldingState::Lent, ..before }, None);
+        } else if !self.entries.keys().any(|other| other.pod == key.pod) {
+            // Nobody sits there: the next attempt must not be bound to nodes that may be full by then.
+            self.seats.remove(&key.pod);
         }
         true
     }

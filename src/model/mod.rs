@@ -26,7 +26,7 @@ pub use policy::{
     WordError,
 };
 pub use quantity::{Quantity, QuantityError};
-pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage};
+pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage, one_line};
 pub use request::{ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Qos};
 pub use set::{CpuSet, Id, IdSet, NodeSet};
 pub use topology::{Core, Gpu, HugepagePool, Llc, Nic, NodeKind, NumaNode, Package, PciDevice, Topology};

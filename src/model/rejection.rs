@@ -136,10 +136,47 @@ impl Rejection {
 impl fmt::Display for Rejection {
     /// The one line a user sees: reason, container, sentence.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.reason)?;
-        if let Some(name) = &self.container {
-            write!(f, "container {name}: ")?;
+        let container = self.container.as_ref().map(|name| format!("container {name}: ")).unwrap_or_default();
+        f.write_str(&one_line(&format!("{}: {container}{}", self.reason, self.text)))
+    }
+}
+
+/// How many characters of a line are shown. The kubelet's events hold 1024 bytes, logs should hold more.
+const LINE: usize = 2000;
+
+/// A text that may repeat what a pod says of itself, for a reader: one line, of bounded length.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len().min(LINE));
+    let mut characters = text.chars();
+    for character in characters.by_ref().take(LINE) {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
         }
-        f.write_str(&self.text)
+    }
+    if characters.next().is_some() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_pod_says_makes_no_second_line_and_no_endless_one() {
+        let says = |text: &str| {
+            let container = Some("main".into());
+            let (candidates, weaker, largest) = (Vec::new(), None, None);
+            let text = text.to_owned();
+            Rejection { reason: Reason::InvalidRequest, container, text, candidates, weaker, largest }
+                .to_string()
+        };
+        assert_eq!(says("GPU a\nb\u{1b}[2J"), "InvalidRequestError: container main: GPU a\\nb\\u{1b}[2J");
+        assert_eq!(says("ü ok"), "InvalidRequestError: container main: ü ok");
+        let long = says(&"x".repeat(1 << 20));
+        assert!(long.len() < 2100 && long.ends_with("x…"));
     }
 }

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use maitred::decision::{Event, Outcome, Reply};
-use maitred::nri::{BoxError, Fallback, Handler, Host, Options, Rest, run};
+use maitred::nri::{BoxError, Fallback, Handler, Host, Options, Rest, Transport, run};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,11 @@ impl Fallback for Idle {
 
 /// Until it is killed.
 pub fn serve(socket: &Path) -> Result<()> {
-    let mut options = Options::new(|_| None, socket, DEADLINE)?;
-    options.name = NAME.to_owned();
+    let options = Options {
+        name: NAME.to_owned(),
+        index: "90".to_owned(),
+        transport: Transport::Socket(socket.to_owned()),
+        deadline: DEADLINE,
+    };
     Ok(run(&options, Idle)?)
 }

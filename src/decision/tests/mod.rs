@@ -1,7 +1,9 @@
 //! The reducer as a runtime sees it. CPU 0 is reserved; what the machine is stands in `testing`.
 
 mod adoption;
+mod answers;
 mod anything;
+mod found;
 mod life;
 mod seating;
 mod sparing;
