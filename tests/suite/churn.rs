@@ -4,8 +4,10 @@
 //!
 //! `PROPTEST_CASES=20000` for the long run.
 
+mod check;
 mod machines;
 mod node;
+mod pods;
 mod runtime;
 
 use maitred::decision::{AnnotationPool, FailurePolicy, Ineligible, Mode, Settings};
