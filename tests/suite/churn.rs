@@ -4,8 +4,10 @@
 //!
 //! `PROPTEST_CASES=20000` for the long run.
 
+mod check;
 mod machines;
 mod node;
+mod pods;
 mod runtime;
 
 use maitred::decision::{AnnotationPool, FailurePolicy, Ineligible, Mode, Settings};
@@ -89,7 +91,16 @@ fn settings() -> impl Strategy<Value = Settings> {
     })
 }
 
+/// A few seconds' worth, unless told otherwise.
+fn config() -> ProptestConfig {
+    let told = std::env::var_os("PROPTEST_CASES").is_some();
+    let default = ProptestConfig::default();
+    ProptestConfig { cases: if told { default.cases } else { 4000 }, ..default }
+}
+
 proptest! {
+    #![proptest_config(config())]
+
     #[test]
     fn nobody_is_ever_on_anybodys_cpus(
         machine in 0..machines::COUNT,

@@ -1,9 +1,10 @@
-//! The reducer and the runtime together: one operation at a time, and what must hold after each.
+//! The reducer and the runtime together: one operation at a time.
 
-use super::runtime::{Runtime, SimContainer, SimPod, VISIBLE};
+use super::pods::{container, pod};
+use super::runtime::{Runtime, SimPod};
 use maitred::decision::{Edit, Event, Mode, Outcome, Reply, Settings, State, failure, step};
 use maitred::engine::Reserve;
-use maitred::ledger::{HoldingState, Record};
+use maitred::ledger::Record;
 use maitred::model::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,16 +43,16 @@ pub enum Op {
 
 /// A machine with its daemon and its runtime.
 pub struct Node {
-    topology: Arc<Topology>,
-    state: State,
-    settings: Settings,
+    pub(super) topology: Arc<Topology>,
+    pub(super) state: State,
+    pub(super) settings: Settings,
     off: bool,
-    was_off: bool,
+    pub(super) was_off: bool,
     /// Whose update gets lost next.
     lose: Option<u8>,
-    runtime: Runtime,
+    pub(super) runtime: Runtime,
     /// Attempts the reducer has been told of since they were last forgotten.
-    known: BTreeSet<ContainerId>,
+    pub(super) known: BTreeSet<ContainerId>,
 }
 
 fn fresh(topology: &Arc<Topology>, settings: &Settings) -> State {
@@ -85,7 +86,7 @@ impl Node {
         Settings { mode, ..self.settings.clone() }
     }
 
-    fn enforces(&self) -> bool {
+    pub(super) fn enforces(&self) -> bool {
         self.now().mode == Mode::Enforce
     }
 
@@ -230,23 +231,6 @@ impl Node {
         self.runtime.make(asked, edit(outcome), lost);
     }
 
-    /// Who counts on us is seated whole or refused.
-    fn check_answer(&self, pod: &PodFacts, asked: &ContainerFacts, outcome: &Outcome) {
-        let opted_out = pod.annotations.contains_key("exclusive.maitred.io");
-        let milli = asked.resources.shares.unwrap() * 1000 / 1024;
-        let whole = milli > 0 && milli.is_multiple_of(1000) && pod.cgroup_parent.starts_with("/kubepods/pod");
-        if !whole || opted_out || matches!(outcome.reply, Reply::Refuse(_)) {
-            return;
-        }
-        let cpus = edit(outcome).and_then(|edit| edit.cpus.clone()).expect("whole CPUs or a refusal");
-        assert_eq!(cpus.len() as u64 * 1000, milli, "{asked:?}");
-        assert!(cpus.is_subset(&self.topology.cpus) && cpus.is_disjoint(&self.settings.reserved), "{cpus}");
-        if pod.annotations.get("gpus.maitred.io").is_some_and(|count| count == "1") {
-            let env = &edit(outcome).unwrap().env;
-            assert!(env.len() == 1 && env[0].0 == VISIBLE && env[0].1.starts_with("GPU-"), "{env:?}");
-        }
-    }
-
     fn start(&mut self, which: u8) {
         let Some(id) = self.alive(which) else { return };
         let container = self.runtime.containers[&id].clone();
@@ -381,101 +365,6 @@ impl Node {
         self.state.ledger().iter().filter_map(record).collect()
     }
 
-    /// What containers hold that run as they should.
-    fn held_by_the_living(
-        &self,
-    ) -> BTreeMap<ContainerKey, (CpuSet, BTreeMap<ResourceName, BTreeSet<DeviceId>>)> {
-        let steady = |id: &ContainerId| {
-            let container = self.runtime.containers.get(id);
-            container.is_some_and(|container| container.alive && !container.stale)
-        };
-        let held = self.state.ledger().iter().filter(|(_, held)| held.id.as_ref().is_some_and(steady));
-        held.filter(|_| self.enforces())
-            .map(|(key, held)| (key.clone(), (held.placement.cpus.clone(), held.placement.devices.clone())))
-            .collect()
-    }
-
-    /// What must hold after every step.
-    pub fn check(&self) {
-        let mut exclusive: BTreeMap<&ContainerId, &CpuSet> = BTreeMap::new();
-        for (key, holding) in self.state.ledger().iter() {
-            let Some(id) = holding.id.as_ref().filter(|_| holding.state != HoldingState::Lent) else {
-                continue;
-            };
-            if !holding.placement.cpus.is_empty() && self.runtime.containers.get(id).is_some_and(|c| c.alive)
-            {
-                exclusive.insert(id, &holding.placement.cpus);
-            }
-            let others = self.state.ledger().iter().filter(|(other, _)| *other != key);
-            for (other, held) in others {
-                assert!(held.placement.cpus.is_disjoint(&holding.placement.cpus), "{key} and {other} share");
-            }
-        }
-        self.check_gpus();
-        self.check_pods();
-        if !self.enforces() {
-            return;
-        }
-        for (id, container) in self.runtime.alive() {
-            self.check_cgroup(id, container, &exclusive);
-        }
-    }
-
-    fn check_cgroup(
-        &self,
-        id: &ContainerId,
-        found: &SimContainer,
-        exclusive: &BTreeMap<&ContainerId, &CpuSet>,
-    ) {
-        assert!(!found.cpus.is_empty(), "{id} has no CPU");
-        if found.stale {
-            return;
-        }
-        match exclusive.get(id) {
-            Some(own) => assert_eq!(found.cpus, **own, "{id} does not have its own CPUs"),
-            None => {
-                let taken = exclusive.values().fold(CpuSet::new(), |all, cpus| all.union(cpus));
-                let on = found.cpus.intersection(&taken);
-                assert!(on.is_empty(), "{id} is on CPUs {on} of others");
-            }
-        }
-    }
-
-    /// A pod that must be on one node is, whatever came and went in between.
-    fn check_pods(&self) {
-        let policy = &self.settings.policy;
-        if policy.topology != TopologyPolicy::SingleNumaNode || policy.scope != Scope::Pod || self.was_off {
-            return;
-        }
-        let mut nodes: BTreeMap<&PodUid, NodeSet> = BTreeMap::new();
-        for (key, holding) in self.state.ledger().iter() {
-            let on = self.topology.nodes_of(&holding.placement.cpus).union(&holding.placement.mems);
-            let all = nodes.entry(&key.pod).or_default();
-            *all = all.union(&on);
-        }
-        let lax = |uid: &PodUid| {
-            let mut pods = self.runtime.pods.values().filter(|pod| pod.facts.uid == *uid);
-            pods.any(|pod| pod.facts.namespace == "trusted")
-        };
-        let apart = nodes.into_iter().find(|(uid, nodes)| nodes.len() > 1 && !lax(uid));
-        assert_eq!(apart, None, "a pod is not on one node");
-    }
-
-    /// A GPU that was chosen is chosen once.
-    fn check_gpus(&self) {
-        let mut seen: BTreeMap<&str, &ContainerId> = BTreeMap::new();
-        for (id, container) in self.runtime.alive() {
-            let chosen = container.facts.env.iter().filter(|entry| !container.asked.env.contains(entry));
-            let chosen = chosen.filter_map(|entry| entry.strip_prefix(VISIBLE)?.strip_prefix('='));
-            for gpu in chosen.flat_map(|list| list.split(',')) {
-                assert!(!gpu.is_empty(), "{id} was given a GPU without a name");
-                if let Some(other) = seen.insert(gpu, id) {
-                    panic!("{gpu} was given to {id} and {other}");
-                }
-            }
-        }
-    }
-
     /// All pods end: everything is free.
     pub fn end(mut self) {
         self.off = false;
@@ -492,7 +381,7 @@ impl Node {
     }
 }
 
-fn edit(outcome: &Outcome) -> Option<&Edit> {
+pub(super) fn edit(outcome: &Outcome) -> Option<&Edit> {
     match &outcome.reply {
         Reply::Adjust(edit) => Some(edit),
         _ => None,
@@ -502,87 +391,4 @@ fn edit(outcome: &Outcome) -> Option<&Edit> {
 fn nth<T>(all: impl ExactSizeIterator<Item = T>, which: u8) -> Option<T> {
     let count = all.len();
     (count > 0).then(|| all.into_iter().nth(usize::from(which) % count)).flatten()
-}
-
-/// A pod of some class, with one of the things that make pods differ.
-fn pod(number: u32, class: u8, flavour: u8) -> PodFacts {
-    let parent = match class {
-        0 | 1 => "/kubepods",
-        2 => "/kubepods/burstable",
-        _ => "/kubepods/besteffort",
-    };
-    let mut pod = PodFacts {
-        id: format!("sandbox-{number}"),
-        uid: PodUid::new(format!("uid-{number}")),
-        name: format!("p{number}"),
-        namespace: "default".into(),
-        annotations: BTreeMap::new(),
-        runtime_handler: String::new(),
-        cgroup_parent: format!("{parent}/poduid-{number}"),
-        resources: None,
-    };
-    let mut note = |key: &str, value: &str| drop(pod.annotations.insert(key.to_owned(), value.to_owned()));
-    match flavour {
-        1 => pod.namespace = "kube-system".into(),
-        2 => note("gpus.maitred.io", "1"),
-        3 => note("gpus.maitred.io", "all"),
-        4 => note("exclusive.maitred.io", "false"),
-        5 => note("polcy.maitred.io", "none"),
-        6 => pod.namespace = "reserved".into(),
-        7 => note("kubernetes.io/config.source", "file"),
-        8 => note("gpus.maitred.io/container.c0", "2"),
-        9 => note("policy.maitred.io", "best-effort"),
-        10 => {
-            note("policy.maitred.io", "best-effort");
-            pod.namespace = "trusted".into();
-        }
-        11 => pod.resources = Some(limits(6000, 4 << 30)),
-        _ => {}
-    }
-    pod
-}
-
-/// An attempt of the pod's container of that number.
-fn container(number: u32, pod: &PodFacts, name: u8, ask: u8) -> ContainerFacts {
-    let resources = match ask {
-        0 => limits(100, 0),
-        1 => limits(1500, 1 << 30),
-        2 => limits(1000, 1 << 20),
-        3 | 4 => limits(2000, 1 << 30),
-        5 | 6 => limits(4000, 1 << 30),
-        7 => limits(3000, 6 << 30),
-        8 => limits(64_000, 1 << 30),
-        _ => Resources { hugepage_limits: vec![("2MB".into(), 32 << 20)], ..limits(2000, 1 << 30) },
-    };
-    let env = match (ask, number % 3) {
-        (4, 0) => vec![format!("{VISIBLE}=GPU-0")],
-        (4, 1) => vec![format!("{VISIBLE}=all")],
-        (6, 0) => vec![format!("{VISIBLE}=1")],
-        _ => Vec::new(),
-    };
-    ContainerFacts {
-        id: ContainerId::new(format!("c{number}")),
-        sandbox: pod.id.clone(),
-        name: ContainerName::new(format!("c{name}")),
-        state: ContainerState::Running,
-        annotations: BTreeMap::new(),
-        env,
-        mounts: Vec::new(),
-        devices: Vec::new(),
-        cdi_devices: Vec::new(),
-        cgroups_path: format!("{}/c{number}", pod.cgroup_parent),
-        oom_score_adj: Some(if pod.cgroup_parent.starts_with("/kubepods/pod") { -997 } else { 900 }),
-        resources,
-        pid: None,
-    }
-}
-
-fn limits(milli: u64, memory: i64) -> Resources {
-    Resources {
-        shares: Some((milli * 1024 / 1000).max(2)),
-        quota: Some(i64::try_from(milli * 100).unwrap()),
-        period: Some(100_000),
-        memory_limit: Some(memory),
-        ..Resources::default()
-    }
 }
