@@ -3,10 +3,15 @@
 use super::{Ineligible, words};
 use crate::model::{ContainerRequest, Reason, Rejection};
 
-/// Whether something of a container has a place and its CPUs have none, without its having asked for that.
-pub(super) fn is_ineligible(request: &ContainerRequest) -> bool {
+/// Whether something of a container has a place and its CPUs have none.
+fn lacks_cpus(request: &ContainerRequest) -> bool {
     let has_place = !request.devices.is_empty() || !request.hugepages.is_empty();
-    has_place && !request.opt_out && request.exclusive_cpus().is_none()
+    has_place && request.exclusive_cpus().is_none()
+}
+
+/// The same, without its having asked for that.
+pub(super) fn is_ineligible(request: &ContainerRequest) -> bool {
+    lacks_cpus(request) && !request.opt_out
 }
 
 /// What the owner's rule says of a container that fits otherwise.
@@ -14,7 +19,8 @@ pub(super) fn is_ineligible(request: &ContainerRequest) -> bool {
 /// # Errors
 /// The refusal, where the rule is [`Ineligible::Reject`] and the container is one of these.
 pub fn check_eligible(request: &ContainerRequest, rule: Ineligible) -> Result<(), Box<Rejection>> {
-    if rule != Ineligible::Reject || !is_ineligible(request) {
+    // Having asked for it is no way around the owner's rule.
+    if rule != Ineligible::Reject || !lacks_cpus(request) {
         return Ok(());
     }
     let text = format!(

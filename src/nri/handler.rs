@@ -64,7 +64,7 @@ pub struct Seating {
     spare: Arc<Spare>,
     log: VerdictLog,
     chores: Option<Chores>,
-    /// A container started, or the runtime was told of many at once: the cgroups are worth a look.
+    /// The runtime carries out what it was told: the cgroups are worth a look.
     sweep: bool,
 }
 
@@ -156,8 +156,9 @@ impl Handler for Seating {
             decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
         }
         let settings = if (self.off)() { &current.off } else { &current.enforced };
-        self.sweep |=
-            matches!(event, Event::Started(..) | Event::Synchronize { .. }) && settings.mode == Mode::Enforce;
+        // Of an update too: one that is answered too late is carried out as it came.
+        let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
+        self.sweep |= changes && settings.mode == Mode::Enforce;
         decision::step(&mut current.state, event, settings)
     }
 

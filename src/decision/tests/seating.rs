@@ -139,6 +139,16 @@ fn the_pinning_everyone_forgets() {
 }
 
 #[test]
+fn opting_out_is_no_way_around_the_owners_rule() {
+    let mut node = Node::with(Settings { ineligible: Ineligible::Reject, ..settings() });
+    let mut shy = pod("a");
+    shy.annotations.insert("exclusive.maitred.io".into(), "false".into());
+    let outcome = node.create(&shy, &on_gpu(whole("main", 4), "GPU-c"));
+    assert!(refusal(&outcome).contains("policy.ineligible = reject"));
+    assert!(matches!(node.create(&shy, &whole("plain", 4)).reply, Reply::Adjust(_)));
+}
+
+#[test]
 fn a_pods_own_quota_goes_with_its_last_shared_cpu() {
     let mut node = Node::new();
     let mut two = pod("a");
