@@ -7,9 +7,13 @@ use crate::observe;
 use crate::pod::Pod;
 use crate::wait;
 use anyhow::{Context, Result};
+use std::fs;
+use std::path::PathBuf;
 
-pub const ALL: &[Scenario] =
-    &[usual("hugepages are promised and bound on the node", Lanes::Guest, promised_and_bound)];
+pub const ALL: &[Scenario] = &[
+    usual("hugepages are promised and bound on the node", Lanes::Guest, promised_and_bound),
+    usual("hugepages that are really gone are not promised", Lanes::Guest, gone),
+];
 
 fn promised_and_bound(node: &mut Node) -> Result<()> {
     let mut by_pages: Vec<_> = node.machine.nodes.iter().map(|numa| (numa.hugepages, numa.id)).collect();
@@ -41,4 +45,49 @@ fn promised_and_bound(node: &mut Node) -> Result<()> {
 
     expect::refused(node.run(pod("third", second_pages)), &["TopologyAffinityError"])?;
     Ok(())
+}
+
+/// A node's pool made smaller behind maitred's back, as a virtual machine on the host would by using it; restored
+/// at the end.
+struct Shrunk {
+    path: PathBuf,
+    was: String,
+}
+
+impl Shrunk {
+    fn to_one_page(node: u32) -> Result<Self> {
+        let path = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
+        let path = PathBuf::from(path);
+        let was = fs::read_to_string(&path)?;
+        let shrunk = Self { path, was };
+        fs::write(&shrunk.path, "1")?;
+        Ok(shrunk)
+    }
+
+    fn restored(self) -> Result<()> {
+        let (path, was) = (self.path.clone(), self.was.clone());
+        drop(self);
+        expect::same("hugepages of the node, restored", &was, &fs::read_to_string(path)?)
+    }
+}
+
+impl Drop for Shrunk {
+    fn drop(&mut self) {
+        // A pool that stays small is told by `restored`, or by the scenarios after this one.
+        let _ = fs::write(&self.path, &self.was);
+    }
+}
+
+fn gone(node: &mut Node) -> Result<()> {
+    let mut by_pages: Vec<_> = node.machine.nodes.iter().map(|numa| (numa.hugepages, numa.id)).collect();
+    by_pages.sort_unstable();
+    let [.., (second, _), (most, most_node)] = by_pages[..] else { anyhow::bail!("one node only") };
+    expected!(most > second, "no node has the most hugepages: {by_pages:?}");
+    let asking = |name: &str| Pod::guaranteed(name, 1, 64).hugepages_2m(second + 1);
+
+    let shrunk = Shrunk::to_one_page(most_node)?;
+    expect::refused(node.run(asking("nowhere")), &["TopologyAffinityError", "hugepage"])?;
+    shrunk.restored()?;
+    let seen = node.run(asking("there-again")).and_then(|seated| node.look(&seated))?;
+    expect::same("node with the most hugepages", &most_node, &expect::seated(&node.machine, &seen, 1)?)
 }
