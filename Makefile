@@ -13,7 +13,7 @@ demo: setup          ## seat a few pods on an emulated four-node machine and sho
 test:                ## format, lints, unit tests, conformance, real containerd natively and on four nodes
 	@integration/test.sh
 
-test-all:            ## test, and that each scenario fails without maitred
+test-all:            ## test, that each scenario fails without maitred, and long random runs
 	@integration/test.sh all
 
 setup:               ## what demo and test set up: packages, images, the guest's disk, the binaries

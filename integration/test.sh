@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the stages of `make test` one after the other and adds up their tests.
-# test.sh [all]: with `all`, also the proof that each scenario fails without maitred.
+# test.sh [all]: with `all`, also the proof that each scenario fails without maitred, and long random runs.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$project"
@@ -43,6 +43,7 @@ stage "NUMA guest" "$integration/lane-guest.sh" "$cache/payload"
 if [ "${1:-}" = all ]; then
     stage "native, proof without maitred" "$integration/lane-native.sh" "$cache/payload" --without-maitred
     stage "guest, proof without maitred" "$integration/lane-guest.sh" "$cache/payload" --without-maitred
+    stage "long churn and properties" env PROPTEST_CASES=100000 cargo test --test suite -- churn engine
 fi
 
 printf '\n'

@@ -37,7 +37,8 @@ pub(super) fn synchronize(
     };
     let running = live.map(|facts| {
         let (pod, seen) = look(facts);
-        Running::look(pod, facts, seen, state, settings)
+        let remembered = hints.iter().find(|hint| hint.id == facts.id && hint.key == key(&pod, facts));
+        Running { remembered, ..Running::look(pod, facts, seen, state, settings) }
     });
     let running = running.collect();
     let mut outcome = Outcome::default();
@@ -120,6 +121,8 @@ struct Running<'a> {
     exempt: Option<String>,
     /// The CPUs it really has; what the runtime's configuration says where its cgroup could not be read.
     cpus: Option<CpuSet>,
+    /// What is remembered of this very attempt: one that was taken in when it ran carries no record.
+    remembered: Option<&'a Record>,
 }
 
 impl<'a> Running<'a> {
@@ -136,6 +139,7 @@ impl<'a> Running<'a> {
             cpus: observed.and_then(|seen| seen.cpus.clone()).or_else(|| configured(facts)),
             pod,
             facts,
+            remembered: None,
         }
     }
 
@@ -181,12 +185,13 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The allocation it carries, if it is its own and the container's devices agree with it. Nobody else can
-    /// have written it: the id was not known before the container was made.
+    /// The allocation it carries, else the one remembered of it, if it is its own and the container's devices
+    /// agree with it. Nobody else can have written it: the id was not known before the container was made.
     fn own_record(&self) -> Option<Placement> {
-        let record = Record::parse(self.facts.annotations.get(RECORD_ANNOTATION)?).ok()?;
-        let own = record.key == key(&self.pod, self.facts) && record.id == self.facts.id;
-        own.then(|| record.placement().clone()).filter(|placement| self.delivered(placement))
+        let carried = self.facts.annotations.get(RECORD_ANNOTATION).and_then(|text| Record::parse(text).ok());
+        let own = |record: &Record| record.key == key(&self.pod, self.facts) && record.id == self.facts.id;
+        let record = carried.filter(own).or_else(|| self.remembered.cloned())?;
+        Some(record.placement().clone()).filter(|placement| self.delivered(placement))
     }
 
     /// Its own record, if that has as many CPUs as it should have.

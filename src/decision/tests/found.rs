@@ -184,3 +184,34 @@ fn the_shared_pool_is_nobodys_placement() {
     node.step(synchronize(&[&pod("a")], &[&on_pool]));
     assert_eq!(node.held(), 0);
 }
+
+/// It was pinned when it started, without a record, on what is now all of the pool.
+#[test]
+fn what_was_taken_in_is_known_again_by_what_is_remembered() {
+    let mut node = Node::new();
+    let loose = in_pod(whole("a", 4), &pod("a"));
+    let started = node.step(Event::Started(pod("a"), loose.clone()));
+    let given = started.writes[0].cpus.clone();
+    let (key, holding) = node.state.ledger().iter().next().unwrap();
+    let hints = vec![Record::new(key, holding.id.as_ref().unwrap(), &holding.placement)];
+    // Others have everything else, so that its CPUs look like the shared pool.
+    let names = ["b", "c", "d"];
+    let others = names.map(|name| {
+        let cpus = if name == "d" { 3 } else { 4 };
+        made(whole(name, cpus), &pod(name), &node.create(&pod(name), &whole(name, cpus)))
+    });
+
+    let mut fresh = Node::new();
+    fresh.settings.policy.cpu = CpuOptions([CpuOption::StrictReservation].into());
+    let pods = [pod("a"), pod("b"), pod("c"), pod("d")];
+    let all: Vec<&ContainerFacts> = others.iter().chain([&loose]).collect();
+    let Event::Synchronize { pods, containers, mut observed, .. } =
+        synchronize(&pods.iter().collect::<Vec<_>>(), &all)
+    else {
+        panic!()
+    };
+    observed.insert(loose.id.clone(), Observed { cpus: Some(given.clone()), mems: None });
+    fresh.step(Event::Synchronize { pods, containers, observed, hints });
+
+    assert_eq!(held(&fresh, "a"), given.to_string());
+}
