@@ -51,6 +51,13 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Exit, CliError> {
     let config = Config::load(args.config.as_deref())?;
     log::start(config.log)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        mode = ?config.mode,
+        policy = %config.policy.topology,
+        scope = %config.policy.scope,
+        "starting"
+    );
     let store = open_store(&args.store)?;
     let lock = store.as_ref().map(Store::lock_daemon).transpose()?;
     // Before the first thread: capabilities belong to threads.
