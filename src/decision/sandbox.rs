@@ -85,9 +85,6 @@ pub(super) fn seat(
     if let Some(seat) = state.ledger.seat(&pod.uid) {
         return Ok(Some(seat.clone()));
     }
-    if let Some(seat) = held_seat(state, pod) {
-        return Ok(Some(seat));
-    }
     let sum = sums(pod);
     let known = ContainerRequest { memory: request.memory.max(sum.memory), ..request.clone() };
     let whole_sum = sum.cpu_milli / 1000 * 1000;
@@ -100,13 +97,6 @@ pub(super) fn seat(
         Ok(seat) => Ok(Some(seat)),
         Err(_) => choose(known).map(Some),
     }
-}
-
-/// Where a pod sits by what its containers hold: after a restart of ours nothing else may tell, and a full
-/// node would have no room for what is its own.
-fn held_seat(state: &State, pod: &PodFacts) -> Option<Seat> {
-    let (_, held) = state.ledger.iter().find(|(key, _)| key.pod == pod.uid)?;
-    Some(Seat { affinity: held.placement.affinity.clone(), preferred: held.placement.preferred })
 }
 
 /// The end of a pod: everything it held is free.

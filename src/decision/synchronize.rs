@@ -31,14 +31,10 @@ pub(super) fn synchronize(
     state.forget();
     state.pods = pods.into_iter().map(|pod| (pod.id.clone(), pod)).collect();
     let live = containers.iter().filter(|facts| facts.state != ContainerState::Stopped);
-    let look = |facts: &'_ ContainerFacts| {
-        let pod = state.pods.get(&facts.sandbox).cloned().unwrap_or_else(|| nobody(&facts.sandbox));
-        (pod, observed.get(&facts.id))
-    };
     let running = live.map(|facts| {
-        let (pod, seen) = look(facts);
+        let pod = state.pods.get(&facts.sandbox).cloned().unwrap_or_else(|| nobody(&facts.sandbox));
         let remembered = hints.iter().find(|hint| hint.id == facts.id && hint.key == key(&pod, facts));
-        Running { remembered, ..Running::look(pod, facts, seen, state, settings) }
+        Running { remembered, ..Running::look(pod, facts, observed.get(&facts.id), state, settings) }
     });
     let running = running.collect();
     let mut outcome = Outcome::default();
