@@ -176,7 +176,7 @@ fn edit_of(
         env: chosen_gpus(state, understood, placement).into_iter().collect(),
         memory_policy: policy.map(|(mode, nodes)| MemoryPolicy { mode, nodes }),
         mems,
-        record: None,
+        ..Edit::default()
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::Pages;
 use crate::ledger::Record;
-use crate::model::{ContainerFacts, ContainerId, CpuSet, NodeSet, PodFacts, Resources};
+use crate::model::{
+    ContainerFacts, ContainerId, CpuSet, NodeSet, PodAllotment, PodFacts, PodUid, Resources, Topology,
+};
 use std::collections::BTreeMap;
 
 /// What was read from a container's cgroup; `None` is "could not be read", never "empty".
@@ -38,6 +40,11 @@ pub enum Event {
     Observe(BTreeMap<ContainerId, Observed>),
     /// The machine's huge pages were read: counts until they are read again.
     Pages(Pages),
+    /// What the kubelet allotted to a pod was read: counts while the pod is known, until it is read again. May come
+    /// before the pod itself, and before Synchronize.
+    Allotted(PodUid, PodAllotment),
+    /// The machine's devices were read again: GPUs that have come, gone or changed.
+    Devices(Box<Topology>),
     /// Somebody (the kubelet) wants a running container's resources changed to these.
     Update(PodFacts, ContainerFacts, Resources),
     /// A container was stopped or exited.

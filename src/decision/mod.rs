@@ -31,7 +31,7 @@ pub use event::{Event, Observed};
 pub use hugepages::{Pages, PagesByNode};
 pub use ineligible::check_eligible;
 pub use machine::machine;
-pub use outcome::{CpusetUpdate, Decision, Edit, Outcome, Reply, Verdict};
+pub use outcome::{CpusetUpdate, Decision, Delivery, Edit, Mount, Outcome, Reply, Verdict};
 pub use settings::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
 pub use state::State;
 pub use step::{failure, step};

@@ -1,6 +1,8 @@
 //! What is to be done about an event.
 
-use crate::model::{ContainerId, ContainerName, CpuSet, MemoryPolicy, NodeSet, Placement, PodUid, Rejection};
+use crate::model::{
+    ContainerId, ContainerName, CpuSet, DeviceNode, MemoryPolicy, NodeSet, Placement, PodUid, Rejection,
+};
 
 /// The answer to one event, with its side effects as data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,8 +44,48 @@ pub struct Edit {
     pub env: Vec<(String, String)>,
     /// The allocation record, for the annotation [`crate::ledger::RECORD_ANNOTATION`].
     pub record: Option<String>,
-    /// Memory policy; only where [`super::Features::memory_policy`] says the runtime takes it.
+    /// Memory policy, and the way it is to reach the container.
     pub memory_policy: Option<MemoryPolicy>,
+    /// How [`Self::memory_policy`] is delivered.
+    pub delivery: Option<Delivery>,
+    /// Destinations of mounts to take away, before others are added.
+    pub remove_mounts: Vec<String>,
+    /// Mounts to add.
+    pub mounts: Vec<Mount>,
+    /// Container paths of device nodes to take away, each with a deny rule for its numbers.
+    pub remove_devices: Vec<DeviceNode>,
+    /// Device nodes to add, each with an allow rule for its numbers.
+    pub devices: Vec<DeviceNode>,
+    /// Fully qualified CDI names to add; the runtime expands them.
+    pub cdi_devices: Vec<String>,
+    /// The whole command line, where something is put in front of it.
+    pub args: Option<Vec<String>>,
+}
+
+/// A mount to add.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where on the host.
+    pub source: String,
+    /// Where in the container.
+    pub destination: String,
+    /// The kind, such as `bind`.
+    pub kind: String,
+    /// Mount options, as the runtime-spec writes them.
+    pub options: Vec<String>,
+}
+
+/// How a memory policy reaches a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Delivery {
+    /// The runtime sets it (runtime-spec 1.3 `linux.memoryPolicy`; NRI ≥ 0.12).
+    Native,
+    /// A wrapper sets its own task policy before it execs the runtime.
+    Inherited,
+    /// A launcher in front of the container's command sets it.
+    Launcher,
+    /// Not at all: `cpuset.mems` is the limit.
+    Cpuset,
 }
 
 /// New cpusets for a container the event is not about.

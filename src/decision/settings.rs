@@ -69,8 +69,16 @@ impl Exempt {
 /// What the runtime we answer can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// NRI ≥ 0.12: takes a memory policy.
+    /// Takes a memory policy itself (NRI ≥ 0.12; a runtime whose `features` name the modes).
     pub memory_policy: bool,
+    /// What we exec inherits our task's memory policy: the wrapper.
+    pub inherits_policy: bool,
+    /// The command line can be changed (NRI ≥ 0.10): a launcher can be put in front.
+    pub args: bool,
+    /// CDI devices can be added (NRI ≥ 0.7, but dropped silently by containerd 2.0).
+    pub add_cdi: bool,
+    /// A device that was put in can be taken away again (NRI ≥ 0.10).
+    pub remove_devices: bool,
 }
 
 /// Everything that governs [`super::step`] beside the state and the event.

@@ -23,6 +23,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             state.pages = pages;
             Outcome::default()
         }
+        Event::Allotted(..) | Event::Devices(_) => Outcome::default(),
         Event::Observe(observed) => observe(state, &observed, settings),
         Event::Update(pod, container, wanted) => update(state, &pod, &container, &wanted, settings),
         Event::Stop(pod, container) => {

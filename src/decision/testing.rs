@@ -21,6 +21,9 @@ pub(crate) fn machine() -> Topology {
         numa_node: Some(NodeId(node)),
         memory_node: None,
         nvlinks: BTreeMap::new(),
+        switch_links: 0,
+        near: BTreeMap::new(),
+        mig: Vec::new(),
     };
     Topology {
         cpus: (0..16).map(CpuId).collect(),

@@ -66,6 +66,9 @@ fn with_nvml(
             numa_node,
             memory_node,
             nvlinks,
+            switch_links: 0,
+            near: BTreeMap::new(),
+            mig: Vec::new(),
         });
     }
     Ok(gpus)
@@ -126,6 +129,9 @@ fn without_nvml(
             numa_node: function.numa_node,
             memory_node: own_memory(function.pci, memory_node, around, warnings),
             nvlinks: BTreeMap::new(),
+            switch_links: 0,
+            near: BTreeMap::new(),
+            mig: Vec::new(),
         });
     }
     Ok(gpus)

@@ -42,7 +42,14 @@ fn function(root: &Root, dir: &str, pci: PciAddress) -> Result<Option<PciDevice>
     };
     let (vendor, device) = (id("vendor")?, id("device")?);
     let node = root.value(&format!("{dir}/numa_node"), "a node or -1", parse::id_or_minus_one)?;
-    Ok(Some(PciDevice { pci, class, vendor, device, numa_node: node.flatten().map(NodeId) }))
+    Ok(Some(PciDevice {
+        pci,
+        class,
+        vendor,
+        device,
+        numa_node: node.flatten().map(NodeId),
+        path: Vec::new(),
+    }))
 }
 
 /// A device's node if it is one of the online ones; else unknown, with a warning.

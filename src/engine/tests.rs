@@ -32,6 +32,9 @@ fn topology(nodes: u32) -> Topology {
             numa_node: Some(NodeId(node)),
             memory_node: None,
             nvlinks: [].into(),
+            switch_links: 0,
+            near: std::collections::BTreeMap::new(),
+            mig: Vec::new(),
         });
     }
     topology

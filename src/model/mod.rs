@@ -1,6 +1,7 @@
 //! The nouns: ids, sets, the machine, what the runtime told us, what a container asks for and what it
 //! got. Pure data; nothing in here reads a file, the environment or a clock.
 
+mod allotment;
 mod amount;
 mod facts;
 mod id;
@@ -13,6 +14,7 @@ mod request;
 mod set;
 mod topology;
 
+pub use allotment::{Allotment, AllotmentSource, PodAllotment};
 pub use amount::{AmountError, Bytes, HugepageSize};
 pub use facts::{ContainerFacts, ContainerState, DeviceNode, MountFacts, PodFacts, Resources};
 pub use id::{
@@ -29,4 +31,6 @@ pub use quantity::{Quantity, QuantityError};
 pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage, one_line};
 pub use request::{ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Qos};
 pub use set::{CpuSet, Id, IdSet, NodeSet};
-pub use topology::{Core, Gpu, HugepagePool, Llc, Nic, NodeKind, NumaNode, Package, PciDevice, Topology};
+pub use topology::{
+    Core, Gpu, HugepagePool, Llc, Mig, Nic, NodeKind, NumaNode, Package, PciDevice, PciDistance, Topology,
+};

@@ -120,6 +120,38 @@ pub struct Gpu {
     pub memory_node: Option<NodeId>,
     /// Active NVLinks to other GPUs, by their index.
     pub nvlinks: BTreeMap<u32, u32>,
+    /// Active NVLinks to switches: every GPU that has such reaches every other that has.
+    pub switch_links: u32,
+    /// PCIe distance to other GPUs, by their index; what nobody tells is absent.
+    pub near: BTreeMap<u32, PciDistance>,
+    /// Its MIG devices; they sit where it sits.
+    pub mig: Vec<Mig>,
+}
+
+/// A MIG device of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mig {
+    /// Its index on its GPU: the M of `G:M`.
+    pub index: u32,
+    /// `MIG-<uuid>`.
+    pub uuid: String,
+    /// GPU instance and compute instance, where the driver tells: the older `MIG-GPU-<uuid>/<gi>/<ci>`.
+    pub instance: Option<(u32, u32)>,
+}
+
+/// How far two PCI functions are from each other, as `nvidia-smi topo` names it; nearest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PciDistance {
+    /// At most one PCIe switch between them.
+    Pix,
+    /// Several switches, no host bridge.
+    Pxb,
+    /// One host bridge.
+    Phb,
+    /// Several host bridges of one NUMA node.
+    Node,
+    /// Different NUMA nodes.
+    Sys,
 }
 
 /// An RDMA NIC.
@@ -148,6 +180,9 @@ pub struct PciDevice {
     pub device: Option<u16>,
     /// `numa_node`; `None` where the kernel says −1.
     pub numa_node: Option<NodeId>,
+    /// What it hangs below, from the host bridge (`pci0000:20`) down to its parent; empty where the tree does
+    /// not tell.
+    pub path: Vec<String>,
 }
 
 impl Topology {

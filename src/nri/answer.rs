@@ -125,6 +125,7 @@ mod tests {
             env: vec![("NVIDIA_VISIBLE_DEVICES".into(), "GPU-1".into())],
             record: Some("{}".into()),
             memory_policy: Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: "1".parse().unwrap() }),
+            ..Edit::default()
         };
 
         let sent = adjustment(edit);

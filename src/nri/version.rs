@@ -90,7 +90,10 @@ impl Host {
     /// What it takes; of an unknown version the least.
     #[must_use]
     pub fn features(&self) -> Features {
-        Features { memory_policy: self.nri.is_some_and(|nri| nri >= Version::new(0, 12, 0)) }
+        Features {
+            memory_policy: self.nri.is_some_and(|nri| nri >= Version::new(0, 12, 0)),
+            ..Features::default()
+        }
     }
 
     /// The events we subscribe to. An unknown bit fails the registration, so only those the version

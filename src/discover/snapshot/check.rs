@@ -263,6 +263,9 @@ fn gpus(raw: Vec<raw::Gpu>, nodes: &[NumaNode]) -> Result<Vec<Gpu>> {
             numa_node: node_of(place("numa_node"), gpu.numa_node, nodes)?,
             memory_node: node_of(place("memory_node"), gpu.memory_node, nodes)?,
             nvlinks: keyed(&place("nvlinks"), &gpu.nvlinks, other, "the index of another GPU")?,
+            switch_links: 0,
+            near: BTreeMap::new(),
+            mig: Vec::new(),
         });
     }
     gpus.sort_by_key(|gpu| gpu.index);

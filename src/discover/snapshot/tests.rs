@@ -69,6 +69,9 @@ prop_compose! {
             numa_node: node(near),
             memory_node: node(own),
             nvlinks: links.iter().map(|(k, v)| (*k, *v)).filter(|(k, _)| *k != at as u32 && *k < others).collect(),
+            switch_links: 0,
+            near: std::collections::BTreeMap::new(),
+            mig: Vec::new(),
         }).collect();
         machine.nics = nics.into_iter().enumerate().map(|(at, (hardware, near))| Nic {
             name: format!("mlx5_{at}"),

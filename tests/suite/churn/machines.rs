@@ -107,5 +107,8 @@ fn gpu(index: u32, node: u32) -> Gpu {
         numa_node: Some(NodeId(node)),
         memory_node: None,
         nvlinks: BTreeMap::new(),
+        switch_links: 0,
+        near: BTreeMap::new(),
+        mig: Vec::new(),
     }
 }

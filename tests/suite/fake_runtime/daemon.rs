@@ -54,6 +54,8 @@ fn words(event: &Event) -> String {
         Event::Remove(_, container) => format!("remove {}", container.id),
         Event::Observe(_) => "observe".into(),
         Event::Pages(_) => "pages".into(),
+        Event::Allotted(uid, _) => format!("allotted {uid}"),
+        Event::Devices(_) => "devices".into(),
         Event::Abandon(id) => format!("abandon {id}"),
     }
 }

@@ -20,6 +20,7 @@ fn placed() -> Reply {
         env: vec![("NVIDIA_VISIBLE_DEVICES".into(), "GPU-a".into())],
         record: Some(r#"{"v":1}"#.into()),
         memory_policy: Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: "1".parse().unwrap() }),
+        ..Edit::default()
     }))
 }
 
