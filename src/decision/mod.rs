@@ -7,6 +7,7 @@ mod annotated;
 mod annotations;
 mod create;
 mod devices;
+mod elsewhere;
 mod encoded;
 mod event;
 mod hugepages;
@@ -27,6 +28,7 @@ mod words;
 
 pub use annotated::{POOLED_GPU, Understood, annotated};
 pub use devices::PCI;
+pub use elsewhere::Known;
 pub use event::{Event, Observed};
 pub use hugepages::{Pages, PagesByNode};
 pub use ineligible::check_eligible;

@@ -1,6 +1,6 @@
 //! What the reducer remembers between events: the ledger, and which container is told which CPUs.
 
-use super::{AnnotationPool, CpusetUpdate, Observed, Pages, Settings, machine};
+use super::{AnnotationPool, CpusetUpdate, Known, Observed, Pages, Settings, machine};
 use crate::engine::{Machine, MachineError, Reserve};
 use crate::ledger::Ledger;
 use crate::model::{ContainerFacts, ContainerId, ContainerKey, CpuSet, NodeSet, PodFacts, PodUid, Topology};
@@ -19,6 +19,8 @@ pub struct State {
     pub(super) live: BTreeMap<ContainerId, Live>,
     /// The sandbox under which each holding was made: a pod's old sandbox can stop after its new one runs.
     pub(super) sandbox_of: BTreeMap<ContainerKey, String>,
+    /// What others have made, by key.
+    pub(super) elsewhere: BTreeMap<ContainerKey, Known>,
     /// The machine's huge pages as last read.
     pub(super) pages: Pages,
 }
@@ -34,7 +36,9 @@ pub(super) struct Live {
     pub told: Option<CpuSet>,
     /// What was wanted and found the last time its cgroup was written directly: a parent's narrower cpuset
     /// makes some wishes impossible, and writing them again changes nothing.
-    tried: Option<(CpuSet, CpuSet)>,
+    pub(super) tried: Option<(CpuSet, CpuSet)>,
+    /// Somebody else has made it: only its cgroup can be written.
+    pub elsewhere: bool,
 }
 
 /// Where a live container's CPUs come from.
@@ -66,6 +70,7 @@ impl State {
             pods: BTreeMap::new(),
             live: BTreeMap::new(),
             sandbox_of: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
             pages: Pages::default(),
         })
     }
@@ -87,16 +92,25 @@ impl State {
         self.live.iter().map(|(id, live)| (id, live.cgroups_path.as_str()))
     }
 
-    /// Nobody holds anything and nobody lives, over the same machine.
-    pub(super) fn forget(&mut self) {
+    /// The cgroup of a container that lives.
+    #[must_use]
+    pub fn cgroup(&self, id: &ContainerId) -> Option<&str> {
+        self.live.get(id).map(|live| live.cgroups_path.as_str())
+    }
+
+    /// Nobody holds anything and nobody lives, over the same machine, but for what others have made.
+    pub(super) fn forget(&mut self, settings: &Settings) {
         self.ledger = Ledger::new(Arc::clone(&self.machine));
         self.pods.clear();
         self.live.clear();
         self.sandbox_of.clear();
+        let elsewhere = std::mem::take(&mut self.elsewhere);
+        self.take_in_elsewhere(elsewhere.into_values().collect(), settings);
     }
 
     /// Remembers a container under its role.
     pub(super) fn track(&mut self, key: ContainerKey, container: &ContainerFacts, sandbox: &str, role: Role) {
+        self.take_over(&key);
         let live = Live {
             key,
             sandbox: sandbox.to_owned(),
@@ -104,6 +118,7 @@ impl State {
             role,
             told: None,
             tried: None,
+            elsewhere: false,
         };
         self.live.insert(container.id.clone(), live);
     }

@@ -2,7 +2,7 @@
 
 use super::annotated::invalid;
 use super::{CpusetUpdate, Decision, Edit, Event, Mode, Outcome, Reply, Settings, State, Verdict};
-use super::{create, encoded, sandbox, synchronize, understand};
+use super::{create, elsewhere, encoded, sandbox, synchronize, understand};
 use crate::model::{
     Bytes, ContainerFacts, ContainerKey, MemoryKind, NodeSet, PodFacts, Reason, Rejection, Resources,
 };
@@ -23,6 +23,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             state.pages = pages;
             Outcome::default()
         }
+        Event::Elsewhere(known) => elsewhere::elsewhere(state, known, settings),
         Event::Allotted(..) | Event::Devices(_) => Outcome::default(),
         Event::Observe(observed) => observe(state, &observed, settings),
         Event::Update(pod, container, wanted) => update(state, &pod, &container, &wanted, settings),
@@ -42,6 +43,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             Outcome::default()
         }
     };
+    outcome.write_elsewhere(state);
     match settings.mode {
         Mode::Enforce => {}
         Mode::Audit => outcome.only_say(),
