@@ -12,7 +12,7 @@ mod reserved;
 pub use error::{ConfigError, Place};
 pub use glob::Glob;
 
-use crate::decision::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+use crate::decision::{AnnotationPool, Delivery, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
 use crate::engine::Reserve;
 use crate::model::{
     Bytes, CpuOptions, CpuSet, MemoryKind, MemoryManager, MemoryMode, NodeId, Policy, ResourceName, Scope,
@@ -80,21 +80,13 @@ pub struct CpuConfig {
 pub struct MemoryConfig {
     /// The memory policy of placed containers; `None` leaves the kernel's default.
     pub mode: Option<MemoryMode>,
-    /// How the memory policy reaches a container.
-    pub delivery: Delivery,
+    /// How the memory policy reaches a container; `None` is the best that can be done. `cpuset.mems` is set in any
+    /// case.
+    pub delivery: Option<Delivery>,
+    /// Whether the launcher is to map the promised huge pages before the command starts.
+    pub prove_hugepages: bool,
     /// What each node keeps for the system.
     pub reserved: BTreeMap<(NodeId, MemoryKind), Bytes>,
-}
-
-/// How a memory policy reaches a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// Through the runtime where it can, else not at all; `cpuset.mems` is set in any case.
-    Auto,
-    /// Through the runtime; one that cannot is given none.
-    Native,
-    /// Not at all: `cpuset.mems` alone.
-    Cpuset,
 }
 
 /// `[gpu]`.
@@ -163,7 +155,8 @@ impl Default for Config {
             cpu: CpuConfig { reserved: None, reserved_namespaces: BTreeSet::new(), drop_cfs_quota: true },
             memory: MemoryConfig {
                 mode: Some(MemoryMode::Bind),
-                delivery: Delivery::Auto,
+                delivery: None,
+                prove_hugepages: false,
                 reserved: BTreeMap::new(),
             },
             gpu: GpuConfig { annotation_pool: AnnotationPool::None, driver_root: PathBuf::from("/") },
@@ -206,7 +199,7 @@ impl Config {
     }
 
     /// What governs the reducer, with the reserved CPUs as resolved against the machine and what the
-    /// runtime can do.
+    /// runtime can do. Where the launcher lies is filled in by whoever has put it there.
     #[must_use]
     pub fn settings(&self, reserved: CpuSet, features: Features) -> Settings {
         Settings {
@@ -217,7 +210,10 @@ impl Config {
             drop_cfs_quota: self.cpu.drop_cfs_quota,
             reserved_namespaces: self.cpu.reserved_namespaces.clone(),
             reserved,
-            memory_policy: self.memory.mode.filter(|_| self.memory.delivery != Delivery::Cpuset),
+            memory_policy: self.memory.mode,
+            delivery: self.memory.delivery,
+            launcher: None,
+            prove_hugepages: self.memory.prove_hugepages,
             annotation_pool: self.gpu.annotation_pool.clone(),
             trusted_namespaces: self.trusted_namespaces.clone(),
             exempt: self.exempt.clone(),

@@ -56,6 +56,17 @@ impl fmt::Display for MemoryKind {
 pub struct MemoryPolicy {
     /// How the nodes are used.
     pub mode: MemoryMode,
-    /// The nodes.
+    /// The nodes; none for [`MemoryMode::Local`]. They are meant as numbers of nodes whatever the cpuset
+    /// (`MPOL_F_STATIC_NODES`): without that flag the kernel renumbers them when the task enters its cpuset.
     pub nodes: NodeSet,
+}
+
+impl fmt::Display for MemoryPolicy {
+    /// `bind:1`, `local`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nodes.is_empty() {
+            true => self.mode.fmt(f),
+            false => write!(f, "{}:{}", self.mode, self.nodes),
+        }
+    }
 }

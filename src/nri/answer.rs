@@ -93,11 +93,18 @@ fn memory_policy(policy: &MemoryPolicy) -> proto::LinuxMemoryPolicy {
     let mode = match policy.mode {
         MemoryMode::Bind => proto::MpolMode::MPOL_BIND,
         MemoryMode::Preferred => proto::MpolMode::MPOL_PREFERRED,
+        MemoryMode::PreferredMany => proto::MpolMode::MPOL_PREFERRED_MANY,
         MemoryMode::Interleave => proto::MpolMode::MPOL_INTERLEAVE,
+        MemoryMode::WeightedInterleave => proto::MpolMode::MPOL_WEIGHTED_INTERLEAVE,
+        MemoryMode::Local => proto::MpolMode::MPOL_LOCAL,
     };
+    // The nodes are meant as they are, also after the task has entered its cpuset; without nodes the kernel takes no
+    // such flag.
+    let fixed = (!policy.nodes.is_empty()).then(|| EnumOrUnknown::new(proto::MpolFlag::MPOL_F_STATIC_NODES));
     proto::LinuxMemoryPolicy {
         mode: EnumOrUnknown::new(mode),
         nodes: policy.nodes.to_string(),
+        flags: fixed.into_iter().collect(),
         ..Default::default()
     }
 }

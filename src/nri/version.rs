@@ -91,9 +91,14 @@ impl Host {
     #[must_use]
     pub fn features(&self) -> Features {
         Features {
-            memory_policy: self.nri.is_some_and(|nri| nri >= Version::new(0, 12, 0)),
+            memory_policy: self.speaks(0, 12),
+            args: self.speaks(0, 10),
             ..Features::default()
         }
+    }
+
+    fn speaks(&self, major: u32, minor: u32) -> bool {
+        self.nri.is_some_and(|nri| nri >= Version::new(major, minor, 0))
     }
 
     /// The events we subscribe to. An unknown bit fails the registration, so only those the version
@@ -208,5 +213,12 @@ mod tests {
         assert!(host("containerd", "2.3.0", "0.12.0").features().memory_policy);
         assert!(!host("containerd", "2.2.1", "").features().memory_policy);
         assert!(!host("somebody", "9.9.9", "").features().memory_policy);
+    }
+
+    #[test]
+    fn a_command_line_is_changed_only_where_that_is_taken() {
+        assert!(host("containerd", "2.2.0", "").features().args);
+        assert!(!host("containerd", "2.1.9", "").features().args);
+        assert!(!host("somebody", "9.9.9", "").features().args);
     }
 }

@@ -80,6 +80,9 @@ fn settings() -> impl Strategy<Value = Settings> {
             reserved_namespaces: ["reserved".to_owned()].into(),
             reserved: "0".parse().unwrap(),
             memory_policy: Some(MemoryMode::Bind),
+            delivery: None,
+            launcher: None,
+            prove_hugepages: false,
             annotation_pool,
             trusted_namespaces: ["trusted".to_owned()].into(),
             exempt: maitred::decision::Exempt {
