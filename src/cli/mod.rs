@@ -1,10 +1,12 @@
 //! What people type: one file a verb. [`Cli`] is what was typed, [`Cli::run`] does it.
 
 mod error;
+pub mod hook;
 pub mod machine;
 pub mod nri;
 pub mod output;
 pub mod plan;
+pub mod runtime;
 pub mod switch;
 pub mod topology;
 
@@ -33,6 +35,8 @@ const EXIT_STATUS: &str = "Exit status: 0 fine; 1 a negative finding, such as a 
 #[allow(missing_docs)] // A comment here would be the verb's help, in place of its arguments' own.
 pub enum Command {
     Nri(nri::Args),
+    Hook(hook::Args),
+    Runtime(runtime::Args),
     Topology(machine::Args),
     Plan(plan::Args),
     Off(switch::OffArgs),
@@ -79,6 +83,9 @@ impl Cli {
     pub fn run(self) -> Result<Exit, CliError> {
         match self.command {
             Command::Nri(args) => nri::run(&args),
+            // They log into a file: their standard error is their caller's.
+            Command::Hook(args) => hook::run(&args),
+            Command::Runtime(args) => Ok(runtime::run(&args.arguments)),
             command => {
                 // Someone typed this and reads what comes.
                 log::start(LogConfig { level: LogLevel::Warn, format: LogFormat::Text })?;
@@ -92,6 +99,8 @@ impl Command {
     fn run(self) -> Result<Exit, CliError> {
         match self {
             Self::Nri(args) => nri::run(&args),
+            Self::Hook(args) => hook::run(&args),
+            Self::Runtime(args) => Ok(runtime::run(&args.arguments)),
             Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
             Self::Off(args) => switch::off(&args),

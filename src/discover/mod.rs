@@ -14,12 +14,14 @@ mod nvml;
 mod parse;
 mod pci;
 mod root;
+mod signs;
 pub mod snapshot;
 
 pub use error::{DiscoverError, Warning};
 pub use kubelet::{KubeletCpuState, kubelet_cpu_policy};
 pub use nodes::free_hugepages;
 pub use root::Root;
+pub use signs::{refresh_amounts, signs};
 
 use crate::model::{NodeSet, Topology};
 use std::path::{Path, PathBuf};

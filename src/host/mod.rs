@@ -8,6 +8,7 @@ mod cgroups;
 mod cpuset;
 mod error;
 mod hugetlb;
+mod life;
 mod mounts;
 pub mod privileges;
 mod process;
@@ -15,5 +16,6 @@ mod quota;
 
 pub use cgroups::Cgroups;
 pub use error::HostError;
+pub use life::{name, start_time};
 pub use process::{Allowed, NumaMaps, PolicyUse, allowed, numa_maps};
 pub use quota::Quota;

@@ -4,8 +4,11 @@ use super::document::{Document, DocumentError, quoted};
 use super::facts::QUOTA_ANNOTATION;
 use crate::decision::{Delivery, Edit, Mount};
 use crate::ledger::RECORD_ANNOTATION;
-use crate::model::{DeviceNode, MemoryPolicy};
-use oci_spec::runtime::{LinuxDevice, LinuxDeviceCgroup, LinuxDeviceType};
+use crate::model::{DeviceNode, MemoryMode, MemoryPolicy};
+use oci_spec::runtime::{
+    LinuxDevice, LinuxDeviceCgroup, LinuxDeviceType, LinuxMemoryPolicy, MemoryPolicyFlagType,
+    MemoryPolicyModeType,
+};
 use serde::Serialize;
 
 const CPU: [&str; 3] = ["linux", "resources", "cpu"];
@@ -107,9 +110,22 @@ fn node(device: &DeviceNode) -> LinuxDevice {
 }
 
 fn memory_policy(policy: &MemoryPolicy) -> String {
-    // The names of modes are the kernel's, in capitals.
-    let mode = format!("MPOL_{}", policy.mode.to_string().to_uppercase().replace('-', "_"));
-    json(&serde_json::json!({ "mode": mode, "nodes": policy.nodes.to_string(), "flags": ["MPOL_F_STATIC_NODES"] }))
+    let mut built = LinuxMemoryPolicy::default();
+    built.set_mode(match policy.mode {
+        MemoryMode::Bind => MemoryPolicyModeType::MpolBind,
+        MemoryMode::Preferred => MemoryPolicyModeType::MpolPreferred,
+        MemoryMode::PreferredMany => MemoryPolicyModeType::MpolPreferredMany,
+        MemoryMode::Interleave => MemoryPolicyModeType::MpolInterleave,
+        MemoryMode::WeightedInterleave => MemoryPolicyModeType::MpolWeightedInterleave,
+        MemoryMode::Local => MemoryPolicyModeType::MpolLocal,
+    });
+    if !policy.nodes.is_empty() {
+        // Else the runtime's cpuset would have them numbered anew.
+        built
+            .set_nodes(Some(policy.nodes.to_string()))
+            .set_flags(Some(vec![MemoryPolicyFlagType::MpolFStaticNodes]));
+    }
+    json(&built)
 }
 
 /// The text that a JSON string says.

@@ -1,10 +1,12 @@
 //! Why a container of this room could not be decided about.
 
 use super::document::DocumentError;
+use crate::config::ConfigError;
 use crate::discover::DiscoverError;
 use crate::engine::MachineError;
 use crate::host::HostError;
-use crate::ledger::RecordError;
+use crate::ledger::{RECORD_ANNOTATION, RecordError};
+use crate::model::{ContainerId, ContainerKey};
 use crate::store::StoreError;
 use std::path::{Path, PathBuf};
 
@@ -30,23 +32,35 @@ pub enum OciError {
     #[error("{path}: {source}")]
     Document { path: PathBuf, source: DocumentError },
     /// A state that does not name what it must.
-    #[error("the container's state on standard input has no {what}: expected the state a runtime hands to a hook")]
+    #[error("the container's state on standard input has no {what}: expected what a runtime hands to a hook")]
     State { what: &'static str },
+    /// A state that is none.
+    #[error("the container's state on standard input cannot be read: {0}")]
+    NoState(serde_json::Error),
     /// No word tells one container from another.
     #[error("{path}: /linux/cgroupsPath is missing: expected one, it alone tells the container's id at this stage")]
     NoId { path: PathBuf },
     /// A bundle that carries a record nobody wrote.
-    #[error("{path}: annotation {annotation:?} is set and the shared store knows nothing of it: expected it absent, only maitred writes it")]
-    Forged { path: PathBuf, annotation: &'static str },
+    #[error(
+        "annotation {RECORD_ANNOTATION:?} of {id} is set and the shared store knows nothing of it: \
+         expected it absent, only maitred writes it"
+    )]
+    Forged { id: ContainerId },
     /// Something was decided that comes too late at this stage.
     #[error("{what} cannot be changed any more at stage {stage}: use the runtime wrapper, or a precreate hook")]
     TooLate { what: &'static str, stage: &'static str },
-    /// A container that is not where it was put.
-    #[error("its cgroup {cgroup} is gone")]
-    Gone { cgroup: String },
+    /// A container whose first process has ended before it could be placed.
+    #[error("process {pid} of the container's state is gone")]
+    Gone { pid: i32 },
     /// A record of the shared store.
     #[error("what the shared store says of {id}: {source}")]
     Record { id: String, source: RecordError },
+    /// An allocation file with another container's record.
+    #[error("the allocation of {key} is that of {found}")]
+    OthersRecord { key: ContainerKey, found: ContainerKey },
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The shared store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -67,7 +81,7 @@ impl OciError {
     pub fn is_input(&self) -> bool {
         matches!(
             self,
-            Self::Value { .. } | Self::Document { .. } | Self::State { .. } | Self::NoId { .. } | Self::Forged { .. }
+            Self::Value { .. } | Self::Document { .. } | Self::State { .. } | Self::NoState(_) | Self::NoId { .. } | Self::Forged { .. }
         )
     }
 }

@@ -8,11 +8,11 @@
 //! sandbox, or it alone. Core rules read a class off the cgroup parent's name only, so it is said in that language.
 
 use super::names::{Manager, Names};
-use super::outline::{Outline, Resources as Limits};
+use super::outline::{Outline, Resources as Limits, Seccomp};
 use crate::ledger::RECORD_ANNOTATION;
 use crate::model::{
-    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, MountFacts, PodFacts, PodUid,
-    Resources,
+    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts, PodFacts,
+    PodUid, PolicyCalls, Resources, SeccompRule,
 };
 use std::collections::BTreeMap;
 
@@ -70,6 +70,7 @@ pub(super) fn party(id: &str, outline: &Outline) -> Party {
             name: ContainerName::new(names.container_name),
             state: ContainerState::Unknown,
             annotations: BTreeMap::new(),
+            args: process.and_then(|process| process.args.clone()).unwrap_or_default(),
             env: process.and_then(|process| process.env.clone()).unwrap_or_default(),
             mounts: outline.mounts.iter().flatten().map(mount).collect(),
             devices: devices.iter().map(device).collect(),
@@ -77,6 +78,8 @@ pub(super) fn party(id: &str, outline: &Outline) -> Party {
             cgroups_path,
             oom_score_adj: process.and_then(|process| process.oom_score_adj),
             resources,
+            policy_calls: policy_calls(linux.and_then(|linux| linux.seccomp.as_ref())),
+            hugepages: HugepageHints::default(),
             pid: None,
         },
         is_sandbox: names.is_sandbox,
@@ -147,6 +150,17 @@ fn class_of(resources: &mut Resources, uid: &str) -> String {
         (false, true) => format!("/kubepods/burstable/pod{uid}"),
         (false, false) => format!("/kubepods/besteffort/pod{uid}"),
     }
+}
+
+/// The filter here is the one that will be loaded: what capabilities change of it has been worked in.
+fn policy_calls(filter: Option<&Seccomp>) -> PolicyCalls {
+    let Some(filter) = filter else { return PolicyCalls::Allowed };
+    let rules = filter.syscalls.iter().flatten().map(|rule| SeccompRule {
+        action: &rule.action,
+        conditional: rule.args.as_ref().is_some_and(|args| !args.is_empty()),
+        names: rule.names.iter().map(String::as_str).collect(),
+    });
+    PolicyCalls::by_filter(&filter.default_action, rules)
 }
 
 fn mount(mount: &oci_spec::runtime::Mount) -> MountFacts {

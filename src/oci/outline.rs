@@ -21,6 +21,7 @@ pub(super) struct Outline {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Process {
+    pub args: Option<Vec<String>>,
     pub env: Option<Vec<String>>,
     pub oom_score_adj: Option<i64>,
 }
@@ -31,6 +32,23 @@ pub(super) struct Linux {
     pub cgroups_path: Option<String>,
     pub devices: Option<Vec<LinuxDevice>>,
     pub resources: Option<Resources>,
+    pub seccomp: Option<Seccomp>,
+}
+
+/// Of the filter what tells whether a process may set its memory policy; its words are taken as they come.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Seccomp {
+    pub default_action: String,
+    pub syscalls: Option<Vec<Rule>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Rule {
+    pub names: Vec<String>,
+    pub action: String,
+    pub args: Option<Vec<serde::de::IgnoredAny>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

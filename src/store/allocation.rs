@@ -42,6 +42,8 @@ pub struct Allocation {
     pub cgroups: Vec<String>,
     /// The cgroup of its pod: while that is there, a stopped container keeps its seat.
     pub pod_cgroup: Option<String>,
+    /// It has stopped and its pod lives: it lends its CPUs.
+    pub stopped: bool,
     /// The CPUs its cgroup was last given.
     pub told: Option<CpuSet>,
     /// The placement, as the ledger writes it.
@@ -60,6 +62,8 @@ struct Written {
     cgroups: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pod_cgroup: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    stopped: bool,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     told: Option<CpuSet>,
     record: Box<RawValue>,
@@ -71,8 +75,8 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub fn keep(&self, allocation: &Allocation) -> Result<(), StoreError> {
-        let Allocation { key, id, by, holder, cgroups, pod_cgroup, told, record } = allocation.clone();
-        let written = Written { by, id, holder, cgroups, pod_cgroup, told, record };
+        let Allocation { key, id, by, holder, cgroups, pod_cgroup, stopped, told, record } = allocation.clone();
+        let written = Written { by, id, holder, cgroups, pod_cgroup, stopped, told, record };
         let json = serde_json::to_string(&written);
         self.put(&key, &json.map_err(|source| StoreError::Record { key: key.clone(), source })?)
     }
@@ -111,8 +115,8 @@ impl Store {
 }
 
 fn allocation(key: ContainerKey, written: Written) -> Allocation {
-    let Written { by, id, holder, cgroups, pod_cgroup, told, record } = written;
-    Allocation { key, id, by, holder, cgroups, pod_cgroup, told, record }
+    let Written { by, id, holder, cgroups, pod_cgroup, stopped, told, record } = written;
+    Allocation { key, id, by, holder, cgroups, pod_cgroup, stopped, told, record }
 }
 
 #[cfg(test)]
@@ -128,6 +132,7 @@ mod tests {
             holder: Some(Process { pid: 7, start: 42 }),
             cgroups: vec!["/a/b".into()],
             pod_cgroup: None,
+            stopped: false,
             told: Some("0-3".parse().unwrap()),
             record: RawValue::from_string(r#"{"cpus":"1e0"}"#.into()).unwrap(),
         }

@@ -1,0 +1,132 @@
+//! The runtime wrapper: `create` and `run` have their bundle's container seated first; then, as with every other
+//! verb at once, the runtime itself takes this process over.
+
+use super::arguments::{Call, Making, Verb};
+use super::books;
+use super::bundle::Bundle;
+use super::desk::{Desk, Place, Seated, Surroundings};
+use super::{OciError, find, handover, journal, place};
+use crate::config::Config;
+use crate::decision::{Edit, Features};
+use crate::store::{By, DEFAULT_DIR};
+use std::env;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The name of a link to this program that makes it the wrapper.
+pub const LINK: &str = "maitred-runtime";
+
+/// What the wrapper can still change: everything but what CDI names stand for, which its caller has expanded.
+const FEATURES: Features = Features {
+    memory_policy: false,
+    preferred_many: false,
+    weighted_interleave: false,
+    inherits_policy: false,
+    args: true,
+    add_cdi: false,
+    remove_devices: true,
+};
+
+/// Plays the runtime with these arguments (after the program's name). Returns the exit status only where the
+/// container must not start, or where there is no runtime.
+#[must_use]
+pub fn run(arguments: &[OsString]) -> u8 {
+    let surroundings = Surroundings::of_process();
+    let call = Call::parse(arguments);
+    let stopped = match &call.verb {
+        Verb::Make(making) => make(&surroundings, &call, making).err(),
+        Verb::Delete => {
+            tidy(&surroundings);
+            None
+        }
+        Verb::Other => None,
+    };
+    if let Some(text) = stopped {
+        return fail(&call, &text);
+    }
+    let Some(runtime) = find::runtime(configured(&surroundings).as_deref()) else {
+        return fail(&call, "no runtime found: expected runc, crun or youki on PATH, or [runtime] path in the configuration");
+    };
+    match handover::exec(&runtime, arguments) {
+        Ok(never) => match never {},
+        Err(error) => fail(&call, &error.to_string()),
+    }
+}
+
+impl Surroundings {
+    /// Of the wrapper: its arguments are the runtime's, so only the environment can say anything.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let path = |name: &str| env::var_os(name).map(PathBuf::from);
+        let or = |name: &str, default: &str| path(name).unwrap_or_else(|| default.into());
+        Self {
+            config: path("MAITRED_CONFIG"),
+            store: or("MAITRED_STORE", DEFAULT_DIR),
+            sysroot: or("MAITRED_SYSROOT", "/"),
+            log: or("MAITRED_HOOK_LOG", journal::DEFAULT_LOG),
+        }
+    }
+}
+
+/// Where both a person and containerd, which reads the runtime's log, find it.
+fn fail(call: &Call, text: &str) -> u8 {
+    let text = format!("maitred: {text}");
+    if let Some(log) = &call.log {
+        journal::in_runtime_log(log, call.json_log, &text);
+    }
+    // Nobody is left to tell when standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{text}");
+    1
+}
+
+/// The runtime's path of the configuration. Not more of it: a `kill` must work whatever else is wrong there.
+fn configured(surroundings: &Surroundings) -> Option<PathBuf> {
+    Config::runtime_path(surroundings.config.as_deref())
+}
+
+/// Seats the container; an error is why it must not start.
+fn make(surroundings: &Surroundings, call: &Call, making: &Making) -> Result<(), String> {
+    if surroundings.is_off() {
+        return Ok(());
+    }
+    let id = making.id.to_string_lossy();
+    let path = making.config.clone().unwrap_or_else(|| making.bundle.join("config.json"));
+    let mut bundle = match Bundle::read(&path) {
+        Ok(bundle) => bundle,
+        // The runtime says so in its own words.
+        Err(OciError::Io { .. }) => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let mut party = bundle.party(&id);
+    if party.is_sandbox {
+        return Ok(());
+    }
+    let opened = Desk::open(surroundings, By::Runtime, FEATURES);
+    let own = opened.as_ref().ok().and_then(|desk| desk.cgroups.of_process(Path::new("/"), "self").ok().flatten());
+    let cgroups = place::candidates(bundle.cgroups_path(), &id, call.systemd, own.as_deref());
+    party.container.cgroups_path = cgroups.first().cloned().unwrap_or_default();
+    let place = Place { holder: books::process(Path::new("/"), std::process::id()), cgroups };
+    let change = |edit: &Edit| {
+        let before = bundle.text().to_owned();
+        bundle.edit(edit)?;
+        if bundle.text() == before { Ok(()) } else { bundle.write() }
+    };
+    match opened.map(|desk| desk.seat(&party, place, change)) {
+        Ok(Seated::Fine) => Ok(()),
+        Ok(Seated::Refused(rejection)) => Err(journal::refusal(&rejection, party.in_kubernetes)),
+        Err(unready) => unready.answer(&party).map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes)),
+    }
+}
+
+/// What has ended meanwhile goes back to the others. The container that is deleted has, if the deletion can succeed.
+fn tidy(surroundings: &Surroundings) {
+    if surroundings.is_off() {
+        return;
+    }
+    if let Ok(desk) = Desk::open(surroundings, By::Runtime, FEATURES)
+        && let Err(error) = desk.tidy(None)
+    {
+        tracing::warn!(%error, "what has ended is released by the next step");
+    }
+}
