@@ -7,6 +7,7 @@ pub mod nri;
 pub mod output;
 pub mod plan;
 pub mod runtime;
+mod shared;
 pub mod switch;
 pub mod topology;
 

@@ -1,15 +1,15 @@
 //! `maitred nri`: the daemon.
 
+use super::shared::Shared;
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
 use crate::decision::{CpusetUpdate, Mode, Observed, Pages, PagesByNode, State};
 use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
 use crate::host::{self, privileges};
-use crate::ledger::Record;
 use crate::log;
-use crate::model::{ContainerId, ContainerKey, Gpu, Topology};
+use crate::model::{ContainerId, Gpu, Topology};
 use crate::nri::{self, BoxError, Options, Seating, Setup, Transport};
-use crate::store::{Loaded, Store};
+use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -66,7 +66,9 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         true => Root::host(),
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
-    let cgroups = Files { cgroups: host::Cgroups::find(Path::new("/"))?, root: root.clone() };
+    let host_cgroups = host::Cgroups::find(Path::new("/"))?;
+    let hints = Arc::new(Shared::new(store.clone(), host_cgroups.clone(), config.failure.deadline));
+    let cgroups = Files { cgroups: host_cgroups, root: root.clone(), shared: Arc::clone(&hints) };
     let mut node = Node::new(root, config)?;
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
     let options = Options {
@@ -75,7 +77,6 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         transport: Transport::new(inherited.as_deref(), &args.socket)?,
         deadline: node.config.failure.deadline,
     };
-    let hints = Arc::new(Remembering(store.clone()));
     let prepare = move |host: &nri::Host| node.prepare(host);
     let seating = Seating::new(prepare, Arc::new(cgroups), hints, move || is_off(store.as_ref()));
     nri::run(&options, seating)?;
@@ -185,48 +186,11 @@ fn gpus(root: &Root, config: &Config) -> Result<Vec<Gpu>, CliError> {
     read.map(|topology| topology.gpus).map_err(CliError::Discover)
 }
 
-/// The store behind what the daemon remembers.
-struct Remembering(Option<Store>);
-
-impl nri::Hints for Remembering {
-    fn load(&self) -> Vec<Record> {
-        let Some(store) = &self.0 else { return Vec::new() };
-        let loaded = store.load().unwrap_or_else(|error| {
-            tracing::warn!(%error, "what is remembered of stopped containers cannot be read");
-            Loaded::default()
-        });
-        for skipped in &loaded.skipped {
-            tracing::warn!("{skipped}");
-        }
-        let mut records = Vec::new();
-        for (key, json) in loaded.records {
-            match Record::parse(&json) {
-                Ok(record) if record.key == key => records.push(record),
-                Ok(record) => {
-                    tracing::warn!(%key, found = %record.key, "an allocation file speaks of another container")
-                }
-                Err(error) => tracing::warn!(%key, %error, "an allocation file cannot be understood"),
-            }
-        }
-        records
-    }
-
-    fn keep(&self, key: &ContainerKey, record: Option<&Record>) {
-        let Some(store) = &self.0 else { return };
-        let kept = match record {
-            Some(record) => store.put(key, &record.to_json()),
-            None => store.remove(key).map(|_| ()),
-        };
-        if let Err(error) = kept {
-            tracing::warn!(%key, %error, "a container's seat is not remembered: it may lose it if maitred restarts while it is stopped");
-        }
-    }
-}
-
 /// Real cgroups and nodes behind what the daemon asks of them.
 struct Files {
     cgroups: host::Cgroups,
     root: Root,
+    shared: Arc<Shared>,
 }
 
 impl nri::Cgroups for Files {
@@ -263,7 +227,10 @@ impl nri::Cgroups for Files {
 
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
         match self.cgroups.write_cpuset(&update.cgroups_path, &update.cpus, update.mems.as_ref()) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.shared.note_told(update);
+                Ok(true)
+            }
             Err(error) if error.is_gone() => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -273,8 +240,7 @@ impl nri::Cgroups for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Placement;
-    use crate::nri::{Hints, Host};
+    use crate::nri::Host;
 
     /// A machine of one CPU whose kubelet has that CPU Manager policy, and the node it is under `config`.
     fn node(kubelet: &str, config: &str) -> (tempfile::TempDir, Node) {
@@ -329,22 +295,5 @@ mod tests {
             error.starts_with("the configuration the runtime passes on:1: unknown field `mood`"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn only_records_of_their_own_containers_are_remembered() {
-        let run = tempfile::tempdir().unwrap();
-        let store = Store::open(&run.path().join("maitred")).unwrap();
-        let key = |name: &str| ContainerKey::new("uid".into(), name.into());
-        let record = Record::new(&key("a"), &"id".into(), &Placement::default());
-        let memory = Remembering(Some(store.clone()));
-        memory.keep(&key("a"), Some(&record));
-        store.put(&key("b"), &record.to_json()).unwrap();
-        store.put(&key("c"), "{}").unwrap();
-
-        assert_eq!(memory.load(), [record]);
-        memory.keep(&key("a"), None);
-        assert_eq!(memory.load(), []);
-        assert_eq!(Remembering(None).load(), [], "without a store nothing is remembered and nothing fails");
     }
 }

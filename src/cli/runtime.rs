@@ -28,7 +28,10 @@ pub fn called_as(arguments: &[OsString]) -> Option<&[OsString]> {
     if Path::new(program).file_name().is_some_and(|name| name == LINK) {
         return Some(rest);
     }
-    rest.split_first().filter(|(verb, _)| *verb == "runtime").map(|(_, rest)| rest).filter(|rest| !asks_for_help(rest))
+    rest.split_first()
+        .filter(|(verb, _)| *verb == "runtime")
+        .map(|(_, rest)| rest)
+        .filter(|rest| !asks_for_help(rest))
 }
 
 /// `maitred runtime --help` is ours; with the link it is the runtime's.
@@ -55,7 +58,10 @@ mod tests {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             called_as(&words).map(<[OsString]>::to_vec)
         };
-        assert_eq!(of(&["/usr/bin/maitred-runtime", "create", "c1"]), Some(vec!["create".into(), "c1".into()]));
+        assert_eq!(
+            of(&["/usr/bin/maitred-runtime", "create", "c1"]),
+            Some(vec!["create".into(), "c1".into()])
+        );
         assert_eq!(of(&["maitred", "runtime", "--root", "/r"]), Some(vec!["--root".into(), "/r".into()]));
         assert_eq!(of(&["maitred-runtime", "--help"]), Some(vec!["--help".into()]));
         assert_eq!(of(&["maitred", "runtime", "--help"]), None);

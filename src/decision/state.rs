@@ -98,6 +98,19 @@ impl State {
         self.live.get(id).map(|live| live.cgroups_path.as_str())
     }
 
+    /// Whether what stands under a key was made by others.
+    #[must_use]
+    pub fn is_elsewhere(&self, key: &ContainerKey) -> bool {
+        self.elsewhere.contains_key(key)
+    }
+
+    /// The cgroup of a pod that lives.
+    #[must_use]
+    pub fn pod_cgroup(&self, pod: &PodUid) -> Option<&str> {
+        let pod = self.pods.values().find(|facts| facts.uid == *pod)?;
+        Some(pod.cgroup_parent.as_str()).filter(|path| !path.is_empty())
+    }
+
     /// Nobody holds anything and nobody lives, over the same machine, but for what others have made.
     pub(super) fn forget(&mut self, settings: &Settings) {
         self.ledger = Ledger::new(Arc::clone(&self.machine));

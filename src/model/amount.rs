@@ -29,8 +29,7 @@ impl fmt::Display for Bytes {
 }
 
 /// The size of one huge page in bytes; a power of two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HugepageSize(u64);
 
 impl HugepageSize {

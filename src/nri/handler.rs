@@ -121,6 +121,9 @@ pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Op
 
 impl Handler for Seating {
     fn attach(&mut self, poster: Poster) {
+        let wake = poster.clone();
+        // An event about nothing: what others have changed is read before any.
+        self.hints.watch(Box::new(move || wake.post(Event::Observe(BTreeMap::new()))));
         match Chores::start(Arc::clone(&self.cgroups), Arc::clone(&self.hints), poster) {
             Ok(chores) => self.chores = Some(chores),
             Err(error) => tracing::error!(%error, "cgroups will not be checked after starts"),
@@ -151,15 +154,42 @@ impl Handler for Seating {
             self.remembered = Remembered::of(hints);
         }
         let Some(current) = &mut self.current else { return Outcome::default() };
+        let settings = if (self.off)() { &current.off } else { &current.enforced };
+        // Whoever gives CPUs away does so alone.
+        let gives = matches!(event, Event::Create(..) | Event::Started(..) | Event::Synchronize { .. });
+        let gives = gives && settings.mode == Mode::Enforce;
+        let turn = match gives.then(|| self.hints.turn()).transpose() {
+            Ok(turn) => turn,
+            Err(error) if matches!(event, Event::Create(..)) => {
+                return decision::failure(&event, settings, &error.to_string());
+            }
+            Err(error) => {
+                tracing::error!(%error, "deciding all the same");
+                None
+            }
+        };
+        let mut elsewhere = match self.hints.elsewhere(gives) {
+            Some(known) => decision::step(&mut current.state, Event::Elsewhere(known), settings),
+            None => Outcome::default(),
+        };
         if wants_hugepages(&event) {
             let pages = free_hugepages(&*self.cgroups, &current.state);
             decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
         }
-        let settings = if (self.off)() { &current.off } else { &current.enforced };
         // Of an update too: one that is answered too late is carried out as it came.
         let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
         self.sweep |= changes && settings.mode == Mode::Enforce;
-        decision::step(&mut current.state, event, settings)
+        let outcome = decision::step(&mut current.state, event, settings);
+        if turn.is_some() {
+            // Before the turn ends: who comes next must find it.
+            for (key, kept) in self.remembered.catch_up(&current.state) {
+                self.hints.keep(&key, kept.as_ref());
+            }
+        }
+        drop(turn);
+        elsewhere.writes.extend(outcome.writes);
+        elsewhere.verdicts.extend(outcome.verdicts);
+        Outcome { writes: elsewhere.writes, verdicts: elsewhere.verdicts, ..outcome }
     }
 
     fn settle(&mut self, rest: Rest) {
@@ -177,7 +207,7 @@ impl Handler for Seating {
         // A simulated seat is nothing to come back to.
         if let Some(current) = self.current.as_ref().filter(|current| current.enforced.mode == Mode::Enforce)
         {
-            let changes = self.remembered.catch_up(current.state.ledger());
+            let changes = self.remembered.catch_up(&current.state);
             if !changes.is_empty() {
                 chores.keep(changes);
             }

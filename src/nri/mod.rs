@@ -28,6 +28,6 @@ pub use daemon::{
 };
 pub use decider::{Fallback, Handler, Poster, Rest};
 pub use handler::{BoxError, Cgroups, Seating, Setup};
-pub use hints::Hints;
+pub use hints::{Hints, Kept};
 pub use session::SessionError;
 pub use version::{Host, Version};

@@ -58,6 +58,7 @@ impl VerdictLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Placement;
     use std::sync::{Arc, Mutex};
 
     fn verdict(decision: Decision, reason: &str) -> Verdict {
@@ -107,7 +108,7 @@ mod tests {
         };
         let placed = Verdict { placement: Some(placement), ..verdict(Decision::Placed, "aligned on node 1") };
 
-        let lines = logged(|| say(&placed, Some(Duration::from_micros(42)), 0));
+        let lines = logged(|| log::verdict(&placed, "nri", Some(Duration::from_micros(42)), 0));
 
         let (fields, span) = (&lines[0]["fields"], &lines[0]["span"]);
         assert_eq!(lines[0]["level"], "INFO");
@@ -132,7 +133,7 @@ mod tests {
     fn a_warning_and_a_simulation_say_so() {
         let line = Verdict { warn: true, simulated: true, ..verdict(Decision::Exempt, "x") };
 
-        let lines = logged(|| say(&line, None, 0));
+        let lines = logged(|| log::verdict(&line, "nri", None, 0));
 
         assert_eq!(lines[0]["level"], "WARN");
         assert_eq!(lines[0]["fields"]["simulated"], true);

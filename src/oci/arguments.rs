@@ -11,8 +11,17 @@ const GLOBAL: &[&str] =
     &["log", "log-format", "log-level", "root", "criu", "rootless", "cgroup-manager", "l", "r"];
 
 /// Options of `create` and `run` with a value.
-const MAKING: &[&str] =
-    &["bundle", "b", "console-socket", "pid-file", "preserve-fds", "pidfd-socket", "config", "f", "notify-socket"];
+const MAKING: &[&str] = &[
+    "bundle",
+    "b",
+    "console-socket",
+    "pid-file",
+    "preserve-fds",
+    "pidfd-socket",
+    "config",
+    "f",
+    "notify-socket",
+];
 
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -117,7 +126,10 @@ impl Words<'_> {
             return self.next(with_value);
         }
         // A dash alone is a plain word, and so is what is no text: no option is called so.
-        let name = first.to_str().filter(|word| !self.ended && word.len() > 1).and_then(|word| word.strip_prefix('-'));
+        let name = first
+            .to_str()
+            .filter(|word| !self.ended && word.len() > 1)
+            .and_then(|word| word.strip_prefix('-'));
         let Some(name) = name else { return Some(Word::Plain(first.clone())) };
         let long = name.strip_prefix('-');
         let name = long.unwrap_or(name);
@@ -125,7 +137,10 @@ impl Words<'_> {
             return Some(Word::Option(name.to_owned(), Some(value.into())));
         }
         if with_value.contains(&name) {
-            let (value, rest) = self.rest.split_first().map_or((None, self.rest), |(value, rest)| (Some(value.clone()), rest));
+            let (value, rest) = self
+                .rest
+                .split_first()
+                .map_or((None, self.rest), |(value, rest)| (Some(value.clone()), rest));
             self.rest = rest;
             return Some(Word::Option(name.to_owned(), value));
         }
@@ -182,7 +197,16 @@ mod tests {
 
     #[test]
     fn everything_else_is_none_of_our_business() {
-        for line in ["", "--version", "state c1", "kill c1 KILL", "exec create run", "--root create kill c1", "create", "features"] {
+        for line in [
+            "",
+            "--version",
+            "state c1",
+            "kill c1 KILL",
+            "exec create run",
+            "--root create kill c1",
+            "create",
+            "features",
+        ] {
             assert_eq!(call(line).verb, Verb::Other, "{line}");
         }
         assert_eq!(call("--root /r delete --force c1").verb, Verb::Delete);
@@ -193,8 +217,13 @@ mod tests {
         let with = call("--log /l --log-format json --systemd-cgroup create c1");
         assert_eq!((with.log.as_deref(), with.json_log, with.systemd), (Some("/l".as_ref()), true, true));
         assert!(call("--cgroup-manager=systemd run c1").systemd);
-        assert!(!call("--cgroup-manager cgroupfs run c1").systemd && !call("--systemd-cgroup=false run c1").systemd);
+        assert!(
+            !call("--cgroup-manager cgroupfs run c1").systemd
+                && !call("--systemd-cgroup=false run c1").systemd
+        );
         let crun = call("run --config /other.json c1");
-        assert!(matches!(crun.verb, Verb::Make(Making { config: Some(path), .. }) if path.as_os_str() == "/other.json"));
+        assert!(
+            matches!(crun.verb, Verb::Make(Making { config: Some(path), .. }) if path.as_os_str() == "/other.json")
+        );
     }
 }

@@ -50,7 +50,9 @@ impl Books<'_> {
         for allocation in allocations {
             match (self.life(&allocation, daemon), record(&allocation)) {
                 (Life::Ended, _) => entries.dead.push(allocation.key),
-                (_, Err(error)) => tracing::warn!(key = %allocation.key, %error, "an allocation is not understood"),
+                (_, Err(error)) => {
+                    tracing::warn!(key = %allocation.key, %error, "an allocation is not understood")
+                }
                 (life, Ok(record)) => {
                     let known = Known {
                         record,
@@ -74,7 +76,10 @@ impl Books<'_> {
     fn life(&self, allocation: &Allocation, daemon: bool) -> Life {
         // The daemon forgets what has ended itself.
         let known = allocation.by == By::Nri && daemon;
-        if known || allocation.holder.is_some_and(|holder| self.process_lives(holder)) || self.populated(allocation) {
+        if known
+            || allocation.holder.is_some_and(|holder| self.process_lives(holder))
+            || self.populated(allocation)
+        {
             return if allocation.stopped { Life::Stopped } else { Life::Runs };
         }
         match allocation.pod_cgroup.as_deref().is_some_and(|pod| self.cgroups.pod_is_there(pod)) {

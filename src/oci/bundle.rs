@@ -84,7 +84,8 @@ impl Bundle {
         file.write_all(self.text().as_bytes()).map_err(io("write", file.path()))?;
         // The umask has had its say in the mode, and the owner is us.
         file.as_file().set_permissions(before.permissions()).map_err(io("write", file.path()))?;
-        let (uid, gid) = (std::os::unix::fs::MetadataExt::uid(&before), std::os::unix::fs::MetadataExt::gid(&before));
+        let (uid, gid) =
+            (std::os::unix::fs::MetadataExt::uid(&before), std::os::unix::fs::MetadataExt::gid(&before));
         std::os::unix::fs::fchown(file.as_file(), Some(uid), Some(gid)).map_err(io("write", file.path()))?;
         file.persist(&path).map(drop).map_err(|error| io("replace", &path)(error.error))
     }

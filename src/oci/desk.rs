@@ -2,8 +2,8 @@
 //! reducer, write the allocation, change the container, then the others.
 
 use super::books::{Books, Entries, raw, told};
-use super::fault::Step;
 use super::facts::Party;
+use super::fault::Step;
 use super::{OciError, journal, machine};
 use crate::config::{Authority, Config, LogLevel};
 use crate::decision::{
@@ -80,7 +80,8 @@ impl Desk {
         let settings = self.settings(party, &state);
         let before = self.take_in(&mut state, entries, &settings)?;
         if !party.container.resources.hugepage_limits.is_empty() {
-            decision::step(&mut state, Event::Pages(self.pages(&state)?), &settings);
+            let pages = self.pages(&state)?;
+            decision::step(&mut state, Event::Pages(pages), &settings);
         }
         let event = Event::Create(party.pod.clone(), party.container.clone());
         let Outcome { reply, mut writes, verdicts, .. } = decision::step(&mut state, event, &settings);
@@ -357,7 +358,8 @@ impl Desk {
         let loaded = Config::load(surroundings.config.as_deref());
         let level = loaded.as_ref().map_or(LogLevel::Info, |config| config.log.level);
         journal::start(&surroundings.log, level);
-        let config = loaded.map_err(|error| Unready { config: Config::default(), by, error: error.into() })?;
+        let config =
+            loaded.map_err(|error| Unready { config: Config::default(), by, error: error.into() })?;
         let open = || {
             let store = Store::open(&surroundings.store)?;
             let (root, cgroups) = (surroundings.root()?, Cgroups::find(Path::new("/"))?);

@@ -78,7 +78,10 @@ impl Document {
             return Ok(());
         }
         let (here, missing) = path.split_at(depth);
-        let nested = missing[1..].iter().rev().fold(json.to_owned(), |inner, key| format!("{{{}:{inner}}}", quoted(key)));
+        let nested = missing[1..]
+            .iter()
+            .rev()
+            .fold(json.to_owned(), |inner, key| format!("{{{}:{inner}}}", quoted(key)));
         self.insert(here, missing[0], &nested)
     }
 
@@ -158,7 +161,6 @@ impl Document {
     }
 }
 
-
 /// A text as JSON.
 pub(super) fn quoted(text: &str) -> String {
     // A string has no form that JSON could not say.
@@ -221,7 +223,10 @@ mod tests {
     fn what_is_not_edited_keeps_every_byte() {
         let text = "{\n\t\"a\" : 1e3, \"a\":1E3,\"b\":{ \"x\":18446744073709551616 , \"cpus\":\"0-3\"\n},\"\\u0063\":\"\\u003c\\/\" }\n";
         assert_eq!(edited(text, |d| d.set(&["b", "cpus"], "\"7\"")), text.replace("0-3", "7"));
-        assert_eq!(edited(text, |d| d.set(&["b", "mems"], "\"1\"")), text.replace("\n}", ",\"mems\":\"1\"\n}"));
+        assert_eq!(
+            edited(text, |d| d.set(&["b", "mems"], "\"1\"")),
+            text.replace("\n}", ",\"mems\":\"1\"\n}")
+        );
         assert_eq!(edited(text, |d| d.set(&["c"], "2")), text.replace("\"\\u003c\\/\"", "2"));
         // Of a doubled key the last one counts, and the first stays as it is.
         assert_eq!(edited(text, |d| d.set(&["a"], "2")), text.replace("1E3", "2"));
@@ -270,12 +275,15 @@ mod tests {
             Just(r#""\u00e9\n\/""#.to_owned()),
         ];
         leaf.prop_recursive(4, 48, 5, |inner| {
-            let key = prop_oneof![Just("linux"), Just("resources"), Just("cpu"), Just("\\u0063pu"), Just("x")];
+            let key =
+                prop_oneof![Just("linux"), Just("resources"), Just("cpu"), Just("\\u0063pu"), Just("x")];
             let space = prop_oneof![Just(""), Just(" "), Just("\n\t")];
             prop_oneof![
                 (prop::collection::vec((key, space, inner.clone()), 0..5)).prop_map(|members| {
-                    let members: Vec<String> =
-                        members.iter().map(|(key, space, value)| format!("\"{key}\"{space}:{space}{value}")).collect();
+                    let members: Vec<String> = members
+                        .iter()
+                        .map(|(key, space, value)| format!("\"{key}\"{space}:{space}{value}"))
+                        .collect();
                     format!("{{{}}}", members.join(","))
                 }),
                 prop::collection::vec(inner, 0..4).prop_map(|elements| format!("[ {}]", elements.join(" ,"))),

@@ -38,7 +38,9 @@ pub enum OciError {
     #[error("the container's state on standard input cannot be read: {0}")]
     NoState(serde_json::Error),
     /// No word tells one container from another.
-    #[error("{path}: /linux/cgroupsPath is missing: expected one, it alone tells the container's id at this stage")]
+    #[error(
+        "{path}: /linux/cgroupsPath is missing: expected one, it alone tells the container's id at this stage"
+    )]
     NoId { path: PathBuf },
     /// A bundle that carries a record nobody wrote.
     #[error(
@@ -47,7 +49,9 @@ pub enum OciError {
     )]
     Forged { id: ContainerId },
     /// Something was decided that comes too late at this stage.
-    #[error("{what} cannot be changed any more at stage {stage}: use the runtime wrapper, or a precreate hook")]
+    #[error(
+        "{what} cannot be changed any more at stage {stage}: use the runtime wrapper, or a precreate hook"
+    )]
     TooLate { what: &'static str, stage: &'static str },
     /// A container whose first process has ended before it could be placed.
     #[error("process {pid} of the container's state is gone")]
@@ -81,7 +85,12 @@ impl OciError {
     pub fn is_input(&self) -> bool {
         matches!(
             self,
-            Self::Value { .. } | Self::Document { .. } | Self::State { .. } | Self::NoState(_) | Self::NoId { .. } | Self::Forged { .. }
+            Self::Value { .. }
+                | Self::Document { .. }
+                | Self::State { .. }
+                | Self::NoState(_)
+                | Self::NoId { .. }
+                | Self::Forged { .. }
         )
     }
 }

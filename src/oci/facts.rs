@@ -11,8 +11,8 @@ use super::names::{Manager, Names};
 use super::outline::{Outline, Resources as Limits, Seccomp};
 use crate::ledger::RECORD_ANNOTATION;
 use crate::model::{
-    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts, PodFacts,
-    PodUid, PolicyCalls, Resources, SeccompRule,
+    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts,
+    PodFacts, PodUid, PolicyCalls, Resources, SeccompRule,
 };
 use std::collections::BTreeMap;
 
@@ -200,7 +200,10 @@ mod tests {
         assert_eq!(agreed.pod.cgroup_parent, "/kubepods/podc1");
         // No period is the kernel's, no shares and shares of zero are none.
         let bare = limits(r#""quota":200000,"shares":0"#, MEMORY);
-        assert_eq!((bare.container.resources.shares, bare.container.resources.period), (Some(2048), Some(100_000)));
+        assert_eq!(
+            (bare.container.resources.shares, bare.container.resources.period),
+            (Some(2048), Some(100_000))
+        );
         assert_eq!(bare.pod.cgroup_parent, "/kubepods/podc1");
     }
 

@@ -77,8 +77,10 @@ impl Names {
     }
 
     fn by(keys: &Keys, manager: Manager, id: &str, outline: &Outline) -> Self {
-        let labels: BTreeMap<String, String> =
-            outline.annotation(CRIO_LABELS).and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+        let labels: BTreeMap<String, String> = outline
+            .annotation(CRIO_LABELS)
+            .and_then(|json| serde_json::from_str(json).ok())
+            .unwrap_or_default();
         let word = |key: &str| {
             let word = outline.annotation(key).or_else(|| labels.get(key).map(String::as_str));
             word.filter(|word| !word.is_empty()).map(str::to_owned)
@@ -116,7 +118,10 @@ mod tests {
             "io.kubernetes.cri-o.Namespace":"ml","io.kubernetes.cri-o.RuntimeHandler":"gpu",
             "io.kubernetes.cri-o.Labels":"{\"io.kubernetes.pod.uid\":\"u1\",\"io.kubernetes.container.name\":\"vllm\"}""#,
         );
-        assert_eq!((names.manager, names.sandbox.as_str(), names.pod_uid.as_str()), (Manager::Crio, "s1", "u1"));
+        assert_eq!(
+            (names.manager, names.sandbox.as_str(), names.pod_uid.as_str()),
+            (Manager::Crio, "s1", "u1")
+        );
         assert_eq!((names.pod_name.as_str(), names.container_name.as_str()), ("vllm-0", "vllm"));
         assert_eq!((names.namespace.as_str(), names.runtime_handler.as_str()), ("ml", "gpu"));
     }
@@ -130,7 +135,10 @@ mod tests {
         assert_eq!((podded.manager, podded.pod_uid.as_str()), (Manager::Podman, "p1"));
         assert_eq!(podded.container_name, "0123456789ab");
         let alone = names(r#""io.container.manager":"libpod""#);
-        assert_eq!((alone.sandbox.as_str(), alone.pod_uid.as_str()), ("0123456789abcdef", "0123456789abcdef"));
+        assert_eq!(
+            (alone.sandbox.as_str(), alone.pod_uid.as_str()),
+            ("0123456789abcdef", "0123456789abcdef")
+        );
         assert_eq!(names(r#""x":"y""#).manager, Manager::Other);
     }
 

@@ -102,7 +102,9 @@ mod tests {
             "/b/config.json: /linux/resources/cpu/quota is \"many\": \
              invalid type: string \"many\", expected i64 at line 1 column 46"
         );
-        assert!(error(r#"{"process":{"env":["A=1",7]}}"#).starts_with("/b/config.json: /process/env/1 is 7: "));
+        assert!(
+            error(r#"{"process":{"env":["A=1",7]}}"#).starts_with("/b/config.json: /process/env/1 is 7: ")
+        );
         assert!(error("{").starts_with("/b/config.json: the document is no JSON: EOF"));
     }
 

@@ -2,7 +2,12 @@
 
 /// The cgroups `cgroups_path` can come to mean; the surest first. A missing or relative path is taken from the
 /// runtime's own cgroup by runc, from the root by crun.
-pub(super) fn candidates(cgroups_path: Option<&str>, id: &str, systemd: bool, own: Option<&str>) -> Vec<String> {
+pub(super) fn candidates(
+    cgroups_path: Option<&str>,
+    id: &str,
+    systemd: bool,
+    own: Option<&str>,
+) -> Vec<String> {
     let path = match cgroups_path {
         Some(path) if path.starts_with('/') || path.contains(':') => return vec![path.to_owned()],
         None if systemd => return vec![format!(":runc:{id}")],

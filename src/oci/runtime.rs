@@ -46,7 +46,10 @@ pub fn run(arguments: &[OsString]) -> u8 {
         return fail(&call, &text);
     }
     let Some(runtime) = find::runtime(configured(&surroundings).as_deref()) else {
-        return fail(&call, "no runtime found: expected runc, crun or youki on PATH, or [runtime] path in the configuration");
+        return fail(
+            &call,
+            "no runtime found: expected runc, crun or youki on PATH, or [runtime] path in the configuration",
+        );
     };
     match handover::exec(&runtime, arguments) {
         Ok(never) => match never {},
@@ -103,7 +106,8 @@ fn make(surroundings: &Surroundings, call: &Call, making: &Making) -> Result<(),
         return Ok(());
     }
     let opened = Desk::open(surroundings, By::Runtime, FEATURES);
-    let own = opened.as_ref().ok().and_then(|desk| desk.cgroups.of_process(Path::new("/"), "self").ok().flatten());
+    let own =
+        opened.as_ref().ok().and_then(|desk| desk.cgroups.of_process(Path::new("/"), "self").ok().flatten());
     let cgroups = place::candidates(bundle.cgroups_path(), &id, call.systemd, own.as_deref());
     party.container.cgroups_path = cgroups.first().cloned().unwrap_or_default();
     let place = Place { holder: books::process(Path::new("/"), std::process::id()), cgroups };
@@ -115,7 +119,9 @@ fn make(surroundings: &Surroundings, call: &Call, making: &Making) -> Result<(),
     match opened.map(|desk| desk.seat(&party, place, change)) {
         Ok(Seated::Fine) => Ok(()),
         Ok(Seated::Refused(rejection)) => Err(journal::refusal(&rejection, party.in_kubernetes)),
-        Err(unready) => unready.answer(&party).map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes)),
+        Err(unready) => {
+            unready.answer(&party).map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes))
+        }
     }
 }
 

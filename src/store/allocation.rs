@@ -75,7 +75,8 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub fn keep(&self, allocation: &Allocation) -> Result<(), StoreError> {
-        let Allocation { key, id, by, holder, cgroups, pod_cgroup, stopped, told, record } = allocation.clone();
+        let Allocation { key, id, by, holder, cgroups, pod_cgroup, stopped, told, record } =
+            allocation.clone();
         let written = Written { by, id, holder, cgroups, pod_cgroup, stopped, told, record };
         let json = serde_json::to_string(&written);
         self.put(&key, &json.map_err(|source| StoreError::Record { key: key.clone(), source })?)

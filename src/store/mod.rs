@@ -64,6 +64,7 @@ impl Store {
         store.make_dir(&store.allocations_dir())?;
         check(&store.allocations_dir())?;
         store.open_to_lock(&store.daemon_lock_path())?;
+        store.open_to_lock(&store.generation_file())?;
         Ok(store)
     }
 

@@ -10,6 +10,7 @@ mod fake_runtime;
 mod host;
 mod man;
 mod nri;
+mod oci;
 mod plan;
 mod rooms;
 mod speed;

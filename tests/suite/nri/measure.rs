@@ -10,7 +10,7 @@ use maitred::engine::Reserve;
 use maitred::ledger::Record;
 use maitred::model::{ContainerId, ContainerKey, Topology};
 use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
-use maitred::nri::{BoxError, Cgroups, Hints, Seating, Setup};
+use maitred::nri::{BoxError, Cgroups, Hints, Kept, Seating, Setup};
 use protobuf::MessageField;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Hints for NoHints {
     fn load(&self) -> Vec<Record> {
         Vec::new()
     }
-    fn keep(&self, _: &ContainerKey, _: Option<&Record>) {}
+    fn keep(&self, _: &ContainerKey, _: Option<&Kept>) {}
 }
 
 /// The production handler over that machine.
