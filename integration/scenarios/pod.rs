@@ -46,6 +46,8 @@ pub struct Pod {
     pub annotations: BTreeMap<String, String>,
     /// Where the kubelet heard of the pod: `api`, or `file` for a static pod.
     pub source: &'static str,
+    /// The runtime class's handler; empty is the default one.
+    pub handler: &'static str,
     pub containers: Vec<Container>,
 }
 
@@ -72,6 +74,7 @@ impl Pod {
             uid: next_uid(),
             annotations: BTreeMap::new(),
             source: "api",
+            handler: "",
             containers: vec![container],
         }
     }
@@ -114,6 +117,11 @@ impl Pod {
     /// As the kubelet marks what it reads from its manifest directory.
     pub fn static_pod(mut self) -> Pod {
         self.source = "file";
+        self
+    }
+
+    pub fn handler(mut self, handler: &'static str) -> Pod {
+        self.handler = handler;
         self
     }
 

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(
             error(r#"{"linux":{"resources":{"cpu":{"quota":"many"}}}}"#),
             "/b/config.json: /linux/resources/cpu/quota is \"many\": \
-             invalid type: string \"many\", expected i64 at line 1 column 46"
+             invalid type: string \"many\", expected i64 at line 1 column 44"
         );
         assert!(
             error(r#"{"process":{"env":["A=1",7]}}"#).starts_with("/b/config.json: /process/env/1 is 7: ")

@@ -3,6 +3,7 @@
 mod adoption;
 mod answers;
 mod anything;
+mod elsewhere;
 mod found;
 mod life;
 mod seating;

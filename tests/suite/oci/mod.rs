@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The gathered machine: two sockets, four nodes, two CPUs a node; CPU 0 is kept for the system.
+/// The gathered machine: two sockets, four nodes, one core of two threads a node; the first is kept for the system.
 pub fn machine() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines/two-sockets-four-nodes")
 }
