@@ -33,6 +33,8 @@ mod sentence;
 mod take;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
 pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve, gpu_id};
