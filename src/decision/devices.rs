@@ -113,7 +113,9 @@ fn gpus(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) {
     // What NVIDIA's runtime passes over still names the GPU, and has to follow it.
     for (strategy, also) in of_runtime {
         for id in also.gpus {
-            claims.strategies.entry(id).and_modify(|ways| drop(ways.insert(strategy)));
+            claims.strategies.entry(id).and_modify(|ways| {
+                ways.insert(strategy);
+            });
         }
     }
 }
