@@ -1,12 +1,15 @@
 //! The production handler: the reducer's state, the off switch, the cgroups and the log around it.
 
 use super::Host;
+use super::allotted::{Allotments, Allotted};
 use super::chores::Chores;
 use super::decider::{Fallback, Handler, Poster, Rest};
+use super::devices::{Devices, Refresher};
 use super::hints::{Hints, Remembered};
 use super::verdicts::VerdictLog;
 use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Pages, Reply, Settings, State};
 use crate::model::{ContainerFacts, ContainerId, ContainerState};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,12 +56,27 @@ pub struct Setup {
 type Prepare = Box<dyn FnMut(&Host) -> Result<Setup, BoxError> + Send>;
 type Switch = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// What is read and written around decisions.
+pub struct Around {
+    /// Containers' cgroups.
+    pub cgroups: Arc<dyn Cgroups>,
+    /// What outlives the daemon.
+    pub hints: Arc<dyn Hints>,
+    /// The kubelet's exact requests.
+    pub allotments: Arc<dyn Allotments>,
+    /// Devices that come and go.
+    pub devices: Arc<dyn Devices>,
+}
+
 /// Seats containers: [`decision::step`] with its surroundings.
 pub struct Seating {
     prepare: Prepare,
     cgroups: Arc<dyn Cgroups>,
     hints: Arc<dyn Hints>,
     remembered: Remembered,
+    allotments: Arc<dyn Allotments>,
+    allotted: Allotted,
+    devices: Refresher,
     off: Switch,
     current: Option<Current>,
     spare: Arc<Spare>,
@@ -80,17 +98,19 @@ impl Seating {
     /// better done before. `off` is asked at every event.
     pub fn new(
         prepare: impl FnMut(&Host) -> Result<Setup, BoxError> + Send + 'static,
-        cgroups: Arc<dyn Cgroups>,
-        hints: Arc<dyn Hints>,
+        around: Around,
         off: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         let off: Switch = Arc::new(off);
         let spare = Spare { settings: Mutex::default(), log: Mutex::default(), off: Arc::clone(&off) };
         Self {
             prepare: Box::new(prepare),
-            cgroups,
-            hints,
+            cgroups: around.cgroups,
+            hints: around.hints,
             remembered: Remembered::default(),
+            allotments: around.allotments,
+            allotted: Allotted::default(),
+            devices: Refresher::new(around.devices),
             off,
             current: None,
             spare: Arc::new(spare),
@@ -121,6 +141,7 @@ pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Op
 
 impl Handler for Seating {
     fn attach(&mut self, poster: Poster) {
+        self.devices.attach(poster.clone());
         let wake = poster.clone();
         // An event about nothing: what others have changed is read before any.
         self.hints.watch(Box::new(move || wake.post(Event::Observe(BTreeMap::new()))));
@@ -154,21 +175,15 @@ impl Handler for Seating {
             self.remembered = Remembered::of(hints);
         }
         let Some(current) = &mut self.current else { return Outcome::default() };
+        for news in self.allotted.before(&event, &*self.allotments) {
+            decision::step(&mut current.state, news, &current.enforced);
+        }
         let settings = if (self.off)() { &current.off } else { &current.enforced };
-        // Whoever gives CPUs away does so alone.
-        let gives = matches!(event, Event::Create(..) | Event::Started(..) | Event::Synchronize { .. });
-        let gives = gives && settings.mode == Mode::Enforce;
-        let turn = match gives.then(|| self.hints.turn()).transpose() {
+        let turn = match take_turn(&*self.hints, &event, settings) {
             Ok(turn) => turn,
-            Err(error) if matches!(event, Event::Create(..)) => {
-                return decision::failure(&event, settings, &error.to_string());
-            }
-            Err(error) => {
-                tracing::error!(%error, "deciding all the same");
-                None
-            }
+            Err(failure) => return *failure,
         };
-        let mut elsewhere = match self.hints.elsewhere(gives) {
+        let mut elsewhere = match self.hints.elsewhere(turn.is_some()) {
             Some(known) => decision::step(&mut current.state, Event::Elsewhere(known), settings),
             None => Outcome::default(),
         };
@@ -197,6 +212,7 @@ impl Handler for Seating {
         for verdict in &rest.verdicts {
             self.log.log(verdict, rest.took, now);
         }
+        self.devices.look();
         let Some(chores) = &self.chores else { return };
         if !rest.writes.is_empty() {
             chores.write(rest.writes);
@@ -220,6 +236,29 @@ impl Handler for Seating {
 
     fn fallback(&self) -> Arc<dyn Fallback> {
         Arc::clone(&self.spare) as _
+    }
+}
+
+/// Whoever gives CPUs away does so alone: shuts out the others for such an event. A create that nobody may decide is
+/// answered as a failure.
+fn take_turn(
+    hints: &dyn Hints,
+    event: &Event,
+    settings: &Settings,
+) -> Result<Option<Box<dyn Any>>, Box<Outcome>> {
+    let gives = matches!(event, Event::Create(..) | Event::Started(..) | Event::Synchronize { .. });
+    if !gives || settings.mode != Mode::Enforce {
+        return Ok(None);
+    }
+    match hints.turn() {
+        Ok(turn) => Ok(Some(turn)),
+        Err(error) if matches!(event, Event::Create(..)) => {
+            Err(Box::new(decision::failure(event, settings, &error.to_string())))
+        }
+        Err(error) => {
+            tracing::error!(%error, "deciding all the same");
+            Ok(None)
+        }
     }
 }
 

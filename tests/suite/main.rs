@@ -13,5 +13,5 @@ mod nri;
 mod oci;
 mod plan;
 mod rooms;
-mod speed;
+mod steps;
 mod store;
