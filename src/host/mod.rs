@@ -8,12 +8,16 @@ mod cgroups;
 mod cpuset;
 mod error;
 mod hugetlb;
+pub mod mempolicy;
 mod mounts;
 pub mod privileges;
 mod process;
 mod quota;
+mod runtime_features;
 
 pub use cgroups::Cgroups;
 pub use error::HostError;
+pub use mempolicy::KernelModes;
 pub use process::{Allowed, NumaMaps, PolicyUse, allowed, numa_maps};
 pub use quota::Quota;
+pub use runtime_features::{RuntimeFeatures, oci_mode};
