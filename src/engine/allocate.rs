@@ -33,6 +33,7 @@ impl Offer<'_> {
             mems,
             devices,
             memory,
+            policy: None,
         })
     }
 

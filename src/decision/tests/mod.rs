@@ -5,6 +5,7 @@ mod answers;
 mod anything;
 mod found;
 mod life;
+mod memory;
 mod seating;
 mod sparing;
 
