@@ -11,6 +11,7 @@ pub mod runtime;
 mod shared;
 pub mod switch;
 pub mod topology;
+pub mod verify;
 
 pub use error::CliError;
 
@@ -41,6 +42,7 @@ pub enum Command {
     Runtime(runtime::Args),
     Topology(machine::Args),
     Plan(plan::Args),
+    Verify(verify::Args),
     Off(switch::OffArgs),
     On(switch::OnArgs),
     /// Print the version
@@ -105,6 +107,7 @@ impl Command {
             Self::Runtime(args) => Ok(runtime::run(&args.arguments)),
             Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
+            Self::Verify(args) => verify::run(&args),
             Self::Off(args) => switch::off(&args),
             Self::On(args) => switch::on(&args),
             Self::Version => output::print(&format!("maitred {}\n", env!("CARGO_PKG_VERSION"))),

@@ -4,6 +4,7 @@ use super::devices::Machine;
 use super::shared::Shared;
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
+<<<<<<< HEAD
 use crate::decision::{CpusetUpdate, Mode, Observed, Pages, PagesByNode, State};
 use crate::discover::{self, Kubelet, Root};
 use crate::host::{self, privileges};
@@ -11,6 +12,18 @@ use crate::log;
 use crate::model::ContainerId;
 use crate::nri::{self, Around, BoxError, Options, Seating, Setup, Transport};
 use crate::store::Store;
+=======
+use crate::decision::{CpusetUpdate, Features, Mode, Observed, Pages, PagesByNode, Seen, State};
+use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
+use crate::host::{self, KernelModes, privileges};
+use crate::ledger::Record;
+use crate::log;
+use crate::model::{
+    ContainerId, ContainerKey, Gpu, HugepageHints, HugepageSize, MountFacts, Placement, Topology,
+};
+use crate::nri::{self, BoxError, Options, Seating, Setup, Transport};
+use crate::store::{Loaded, Store};
+>>>>>>> o-mem
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +34,13 @@ use std::time::Duration;
 /// Connects to containerd's NRI socket, or takes the connection over when containerd started it from its plugin
 /// directory; then it is called NN-maitred there and takes no arguments.
 ///
+<<<<<<< HEAD
 /// Needs root and gives up every capability at its start. Reads the GPUs then, and again after the next event where
 /// a driver is loaded later.
+=======
+/// Needs root, gives up every capability but CAP_SYS_PTRACE at its start, and reads the GPUs then: where a driver is loaded later,
+/// start it again.
+>>>>>>> o-mem
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The configuration [default: /etc/maitred/config.toml, if there]
@@ -67,11 +85,16 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         true => Root::host(),
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
+<<<<<<< HEAD
     let host_cgroups = host::Cgroups::find(Path::new("/"))?;
     let hints = Arc::new(Shared::new(store.clone(), host_cgroups.clone(), config.failure.deadline));
     let cgroups = Files { cgroups: host_cgroups, root: root.clone(), shared: Arc::clone(&hints) };
     let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
+=======
+    let cgroups = Files::new(root.clone())?;
+>>>>>>> o-mem
     let mut node = Node::new(root, config)?;
+    node.launcher = launcher(&args.store);
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
     let options = Options {
         name: args.name.clone(),
@@ -112,6 +135,18 @@ fn open_store(dir: &Path) -> Result<Option<Store>, CliError> {
     }
 }
 
+/// Where the launcher lies now; without one a policy is delivered in another way, or the owner is told.
+fn launcher(store: &Path) -> Option<String> {
+    let dirs = [store, Path::new(host::launcher::FALLBACK_DIR)];
+    match host::launcher::install(Path::new(host::launcher::PACKAGED), &dirs) {
+        Ok(path) => Some(path.display().to_string()),
+        Err(error) => {
+            tracing::warn!(%error, "the launcher is nowhere: no container can have it in front of its command");
+            None
+        }
+    }
+}
+
 /// Whether the owner has switched maitred off. A switch that cannot be read switches nothing off.
 fn is_off(store: Option<&Store>) -> bool {
     let Some(found) = store.map(Store::is_off) else { return false };
@@ -128,13 +163,25 @@ fn is_off(store: Option<&Store>) -> bool {
 struct Node {
     root: Root,
     config: Config,
+<<<<<<< HEAD
     machine: Arc<Machine>,
+=======
+    gpus: Vec<Gpu>,
+    kernel: KernelModes,
+    /// Where the launcher lies on this host.
+    launcher: Option<String>,
+>>>>>>> o-mem
 }
 
 impl Node {
     fn new(root: Root, config: Config) -> Result<Self, CliError> {
+<<<<<<< HEAD
         let machine = Arc::new(Machine::new(root.clone(), &config.gpu.driver_root)?);
         Ok(Self { root, config, machine })
+=======
+        let gpus = gpus(&root, &config)?;
+        Ok(Self { root, config, gpus, kernel: host::mempolicy::kernel_modes(), launcher: None })
+>>>>>>> o-mem
     }
 
     fn prepare(&mut self, host: &nri::Host) -> Result<Setup, BoxError> {
@@ -143,12 +190,25 @@ impl Node {
             self.config = Config::parse(&host.config, "the configuration the runtime passes on")?;
         }
         let config = self.config.clone();
+<<<<<<< HEAD
         let state = State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
+=======
+        let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
+        let state = State::new(Arc::new(topology), &config.reserve(), &config.gpu.annotation_pool)?;
+        let mut settings = config.settings(state.ledger().machine().reserved().clone(), self.features(host));
+        settings.launcher = self.launcher.clone();
+>>>>>>> o-mem
         if settings.mode == Mode::Enforce && self.kubelet_decides(config.authority) {
             settings.mode = Mode::Audit;
         }
         Ok(Setup { state, settings })
+    }
+
+    /// What the runtime can do, and the kernel below it.
+    fn features(&self, host: &nri::Host) -> Features {
+        let KernelModes { preferred_many, weighted_interleave } = self.kernel;
+        Features { preferred_many, weighted_interleave, ..host.features() }
     }
 
     /// Two managers must not hand out the same CPUs. What the kubelet's static policy decides is not ours to
@@ -180,7 +240,20 @@ impl Node {
 struct Files {
     cgroups: host::Cgroups,
     root: Root,
+<<<<<<< HEAD
     shared: Arc<Shared>,
+=======
+    /// The sizes of huge pages there are; booted with, and not changed after.
+    page_sizes: BTreeSet<HugepageSize>,
+}
+
+impl Files {
+    fn new(root: Root) -> Result<Self, CliError> {
+        let cgroups = host::Cgroups::find(Path::new("/"))?;
+        let free = discover::free_hugepages(&root).map_err(CliError::Discover)?;
+        Ok(Self { cgroups, root, page_sizes: free.into_keys().map(|(_, size)| size).collect() })
+    }
+>>>>>>> o-mem
 }
 
 impl nri::Cgroups for Files {
@@ -211,6 +284,27 @@ impl nri::Cgroups for Files {
         Ok(Pages { free, in_use })
     }
 
+    fn hugepage_hints(&self, cgroup_parent: &str, mounts: &[MountFacts]) -> Result<HugepageHints, BoxError> {
+        let mut hints = HugepageHints::default();
+        for size in &self.page_sizes {
+            match self.cgroups.pod_hugepage_limit(cgroup_parent, *size) {
+                Ok(limit) => hints.of_pod.extend(limit.map(|limit| (*size, limit))),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Most pods have a limit of none, and their mounts are of no interest.
+        if hints.of_pod.values().any(|limit| limit.0 > 0) {
+            let sources = mounts.iter().map(|mount| Path::new(&mount.source));
+            hints.mounted = host::hugetlbfs_page_sizes(Path::new("/"), sources)?;
+        }
+        Ok(hints)
+    }
+
+    fn effective(&self, cgroups_path: &str, placement: &Placement) -> Result<Option<Seen>, BoxError> {
+        Ok(self.cgroups.effective(Path::new("/"), cgroups_path, placement.page_sizes())?)
+    }
+
     fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
         Ok(self.cgroups.drop_pod_quota(cgroup_parent)?.is_some())
     }
@@ -230,7 +324,11 @@ impl nri::Cgroups for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+<<<<<<< HEAD
     use crate::nri::Host;
+=======
+    use crate::nri::{Hints, Host};
+>>>>>>> o-mem
 
     /// A machine of one CPU whose kubelet has that CPU Manager policy, and the node it is under `config`.
     fn node(kubelet: &str, config: &str) -> (tempfile::TempDir, Node) {

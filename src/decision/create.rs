@@ -6,11 +6,11 @@ use super::state::Role;
 use super::step::{key, verdict};
 use super::understand::{self, Moment};
 use super::words::{describe, placed_line, sentence, shared_line};
-use super::{Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, devices, sandbox};
+use super::{Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, delivery, devices, hidden, sandbox};
 use crate::engine::{self, GPU, Seat};
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
-    ContainerFacts, ContainerKey, ContainerRequest, DeviceRequest, MemoryManager, MemoryPolicy, NodeSet,
+    ContainerFacts, ContainerKey, ContainerRequest, DeviceRequest, MemoryManager, NodeSet,
     Placement, PodFacts, Policy, Qos, Reason, Rejection,
 };
 
@@ -22,9 +22,14 @@ pub(super) fn create(
     settings: &Settings,
 ) -> Outcome {
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
+    let container = &*hidden::shown(state, pod, container);
     let placed = forged(container)
         .and_then(|()| understand::understand(pod, container, Moment::Making, &state.topology, settings))
-        .and_then(|understood| Ok((seat(state, pod, &understood, settings)?, understood)));
+        .and_then(|understood| {
+            let within = hidden::within_pod(state, pod, container, &understood.request);
+            within.map_err(|text| invalid(&container.name, text))?;
+            Ok((seat(state, pod, &understood, settings)?, understood))
+        });
     match (placed, understand::exemption(pod, Some(container), settings)) {
         (Ok((seated, understood)), None) => settle(state, pod, container, seated, &understood, settings),
         (Err(rejection), None) => refuse(pod, container, rejection, state, settings),
@@ -114,10 +119,16 @@ fn settle(
     understood: &Understood,
     settings: &Settings,
 ) -> Outcome {
-    let Some(Seated { placement, seat }) = seated else {
+    let Some(Seated { mut placement, seat }) = seated else {
         let line = shared_line(pod, container, understood);
         return share(state, pod, container, None, line, settings);
     };
+    let mut edit = edit_of(state, container, understood, &placement, settings);
+    let delivered = match deliver(&mut edit, container, understood, &placement, settings) {
+        Ok(delivered) => delivered,
+        Err(rejection) => return refuse(pod, container, rejection, state, settings),
+    };
+    placement.policy.clone_from(&edit.memory_policy);
     let key = key(pod, container);
     state.ledger.reserve(key.clone(), Some(container.id.clone()), understood.request.kind, placement.clone());
     state.sandbox_of.insert(key.clone(), pod.id.clone());
@@ -125,7 +136,7 @@ fn settle(
         state.ledger.set_seat(pod.uid.clone(), seat);
     }
     let line = placed_line(pod, container, understood, &placement);
-    let mut edit = edit_of(state, container, understood, &placement, settings);
+    let line = Verdict { memory_policy: delivered, ..line };
     edit.record = Some(Record::new(&key, &container.id, &placement).to_json());
     if placement.cpus.is_empty() {
         let near = (settings.ineligible == Ineligible::Align && is_ineligible(&understood.request))
@@ -169,15 +180,26 @@ fn edit_of(
 ) -> Edit {
     let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
     let exclusive = !placement.cpus.is_empty();
-    let policy = understood.memory_mode.zip(mems.clone()).filter(|_| settings.features.memory_policy);
     Edit {
         cpus: exclusive.then(|| placement.cpus.clone()),
         drop_quota: exclusive && settings.drop_cfs_quota && container.resources.quota.is_some_and(|q| q > 0),
         env: chosen_gpus(state, understood, placement).into_iter().collect(),
-        memory_policy: policy.map(|(mode, nodes)| MemoryPolicy { mode, nodes }),
         mems,
         ..Edit::default()
     }
+}
+
+/// Puts the memory policy into the edit; the log's words for it, `None` where there is none.
+fn deliver(
+    edit: &mut Edit,
+    container: &ContainerFacts,
+    understood: &Understood,
+    placement: &Placement,
+    settings: &Settings,
+) -> Result<Option<String>, Box<Rejection>> {
+    let Some(mode) = understood.memory_mode.filter(|_| !placement.mems.is_empty()) else { return Ok(None) };
+    let delivered = delivery::deliver(edit, mode, container, placement, settings);
+    delivered.map(Some).map_err(|text| invalid(&container.name, text))
 }
 
 /// The variable that names the GPUs we chose, by UUID in the order of their index.

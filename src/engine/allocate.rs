@@ -34,6 +34,7 @@ impl Offer<'_> {
             mems,
             devices,
             memory,
+            policy: None,
         })
     }
 

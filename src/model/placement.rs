@@ -19,6 +19,18 @@ pub struct Placement {
     pub devices: BTreeMap<ResourceName, BTreeSet<DeviceId>>,
     /// Memory and hugepages promised.
     pub memory: Vec<MemoryBlock>,
+    /// The memory policy its processes start with; `None` is the kernel's default, within [`Self::mems`].
+    pub policy: Option<MemoryPolicy>,
+}
+
+impl Placement {
+    /// The sizes of huge pages that are promised.
+    pub fn page_sizes(&self) -> impl Iterator<Item = HugepageSize> + '_ {
+        self.memory.iter().filter_map(|block| match block.kind {
+            MemoryKind::Hugepages(size) => Some(size),
+            MemoryKind::Memory => None,
+        })
+    }
 }
 
 /// A promise of memory on nodes, as the kubelet's Memory Manager books it.

@@ -6,10 +6,17 @@ use super::chores::Chores;
 use super::decider::{Fallback, Handler, Poster, Rest};
 use super::devices::{Devices, Refresher};
 use super::hints::{Hints, Remembered};
+use super::pages;
+use super::proofs::{Due, Proofs};
 use super::verdicts::VerdictLog;
+<<<<<<< HEAD
 use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Pages, Reply, Settings, State};
 use crate::model::{ContainerFacts, ContainerId, ContainerState};
 use std::any::Any;
+=======
+use crate::decision::{self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State};
+use crate::model::{ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement};
+>>>>>>> o-mem
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +45,19 @@ pub trait Cgroups: Send + Sync {
     /// The free ones could not be read.
     fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError>;
 
+    /// What tells of a container's huge pages where its limits do not.
+    ///
+    /// # Errors
+    /// There are traces, and they cannot be read.
+    fn hugepage_hints(&self, cgroup_parent: &str, mounts: &[MountFacts]) -> Result<HugepageHints, BoxError>;
+
+    /// What a container has, with its huge pages of the sizes that its placement promises; `None` where its cgroup is
+    /// not there (any more).
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    fn effective(&self, cgroups_path: &str, placement: &Placement) -> Result<Option<Seen>, BoxError>;
+
     /// Takes the CFS quota off a pod's own cgroup; `false` where there was none.
     ///
     /// # Errors
@@ -49,7 +69,7 @@ pub trait Cgroups: Send + Sync {
 pub struct Setup {
     /// An empty ledger over the machine; Synchronize fills it.
     pub state: State,
-    /// What the owner decided. The runtime's features are filled in here.
+    /// What the owner decided. The runtime's features are filled in here, but for what the kernel knows.
     pub settings: Settings,
 }
 
@@ -82,6 +102,9 @@ pub struct Seating {
     spare: Arc<Spare>,
     log: VerdictLog,
     chores: Option<Chores>,
+    proofs: Option<Proofs>,
+    /// Containers that have just started and have a placement to be held against.
+    started: Vec<Due>,
     /// The runtime carries out what it was told: the cgroups are worth a look.
     sweep: bool,
 }
@@ -116,6 +139,8 @@ impl Seating {
             spare: Arc::new(spare),
             log: VerdictLog::default(),
             chores: None,
+            proofs: None,
+            started: Vec::new(),
             sweep: false,
         }
     }
@@ -141,10 +166,17 @@ pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Op
 
 impl Handler for Seating {
     fn attach(&mut self, poster: Poster) {
+<<<<<<< HEAD
         self.devices.attach(poster.clone());
         let wake = poster.clone();
         // An event about nothing: what others have changed is read before any.
         self.hints.watch(Box::new(move || wake.post(Event::Observe(BTreeMap::new()))));
+=======
+        match Proofs::start(Arc::clone(&self.cgroups)) {
+            Ok(proofs) => self.proofs = Some(proofs),
+            Err(error) => tracing::error!(%error, "containers will not be held against their placement"),
+        }
+>>>>>>> o-mem
         match Chores::start(Arc::clone(&self.cgroups), Arc::clone(&self.hints), poster) {
             Ok(chores) => self.chores = Some(chores),
             Err(error) => tracing::error!(%error, "cgroups will not be checked after starts"),
@@ -161,7 +193,12 @@ impl Handler for Seating {
                 Setup { state: current.state.clone(), settings: current.enforced.clone() }
             }
         };
-        setup.settings.features = host.features();
+        // What the kernel knows of memory policies is not the runtime's to say.
+        let Features { preferred_many, weighted_interleave, .. } = setup.settings.features;
+        setup.settings.features = Features { preferred_many, weighted_interleave, ..host.features() };
+        if let Some(error) = decision::undeliverable(&setup.settings) {
+            tracing::error!("{error}: containers that are to have a memory policy are refused");
+        }
         let off = Settings { mode: Mode::Off, ..setup.settings.clone() };
         *lock(&self.spare.settings) = Some(setup.settings.clone());
         self.current = Some(Current { state: setup.state, enforced: setup.settings, off });
@@ -175,6 +212,7 @@ impl Handler for Seating {
             self.remembered = Remembered::of(hints);
         }
         let Some(current) = &mut self.current else { return Outcome::default() };
+<<<<<<< HEAD
         for news in self.allotted.before(&event, &*self.allotments) {
             decision::step(&mut current.state, news, &current.enforced);
         }
@@ -189,11 +227,15 @@ impl Handler for Seating {
         };
         if wants_hugepages(&event) {
             let pages = free_hugepages(&*self.cgroups, &current.state);
+=======
+        if let Some(pages) = pages::read(&*self.cgroups, &mut event, &current.state) {
+>>>>>>> o-mem
             decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
         }
         // Of an update too: one that is answered too late is carried out as it came.
         let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
         self.sweep |= changes && settings.mode == Mode::Enforce;
+<<<<<<< HEAD
         let outcome = decision::step(&mut current.state, event, settings);
         if turn.is_some() {
             // Before the turn ends: who comes next must find it.
@@ -205,6 +247,12 @@ impl Handler for Seating {
         elsewhere.writes.extend(outcome.writes);
         elsewhere.verdicts.extend(outcome.verdicts);
         Outcome { writes: elsewhere.writes, verdicts: elsewhere.verdicts, ..outcome }
+=======
+        let started = Due::of(&event).filter(|_| settings.mode == Mode::Enforce);
+        let outcome = decision::step(&mut current.state, event, settings);
+        self.started.extend(started.and_then(|due| due.placed(&current.state)));
+        outcome
+>>>>>>> o-mem
     }
 
     fn settle(&mut self, rest: Rest) {
@@ -212,7 +260,13 @@ impl Handler for Seating {
         for verdict in &rest.verdicts {
             self.log.log(verdict, rest.took, now);
         }
+<<<<<<< HEAD
         self.devices.look();
+=======
+        if let Some(proofs) = &self.proofs {
+            self.started.drain(..).for_each(|due| proofs.later(due));
+        }
+>>>>>>> o-mem
         let Some(chores) = &self.chores else { return };
         if !rest.writes.is_empty() {
             chores.write(rest.writes);
@@ -239,6 +293,7 @@ impl Handler for Seating {
     }
 }
 
+<<<<<<< HEAD
 /// Whoever gives CPUs away does so alone: shuts out the others for such an event. A create that nobody may decide is
 /// answered as a failure.
 fn take_turn(
@@ -278,6 +333,8 @@ fn free_hugepages(cgroups: &dyn Cgroups, state: &State) -> Pages {
     })
 }
 
+=======
+>>>>>>> o-mem
 /// Answers when the state cannot be reached: from the settings alone.
 struct Spare {
     settings: Mutex<Option<Settings>>,

@@ -14,6 +14,7 @@ use crate::model::{
     ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts,
     PodFacts, PodUid, PolicyCalls, Resources, SeccompRule,
 };
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType};
 use std::collections::BTreeMap;
 
 /// The CFS quota that a container outside Kubernetes came with before maitred dropped it: a bundle that is run
@@ -108,6 +109,7 @@ fn resources(limits: &Limits) -> Resources {
     let cpu = limits.cpu.clone().unwrap_or_default();
     let huge = limits.hugepage_limits.iter().flatten();
     Resources {
+        every_device: limits.devices.iter().flatten().any(allows_everything),
         shares: cpu.shares(),
         quota: cpu.quota(),
         period: cpu.period(),
@@ -119,6 +121,14 @@ fn resources(limits: &Limits) -> Resources {
             .filter_map(|huge| Some((huge.page_size().clone(), u64::try_from(huge.limit()).ok()?)))
             .collect(),
     }
+}
+
+/// The one device rule of a privileged container.
+fn allows_everything(rule: &LinuxDeviceCgroup) -> bool {
+    let any = |number: Option<i64>| number.is_none_or(|number| number < 0);
+    let any_kind = matches!(rule.typ(), None | Some(LinuxDeviceType::A));
+    let writes = rule.access().as_deref().is_some_and(|access| access.contains('w'));
+    rule.allow() && any_kind && any(rule.major()) && any(rule.minor()) && writes
 }
 
 /// The quota as it was before we dropped it.
@@ -219,6 +229,15 @@ mod tests {
         }
         assert_eq!(limits("", "").pod.cgroup_parent, "/kubepods/besteffort/podc1");
         assert_eq!(of("{}").pod.cgroup_parent, "/kubepods/besteffort/podc1");
+    }
+
+    #[test]
+    fn a_privileged_container_is_one_that_may_use_every_device() {
+        let may = |rules: &str| limits("", &format!(r#","devices":[{rules}]"#)).container.resources.every_device;
+        assert!(may(r#"{"allow":true,"access":"rwm"}"#));
+        assert!(may(r#"{"allow":false,"access":"rwm"},{"allow":true,"type":"a","major":-1,"minor":-1,"access":"rwm"}"#));
+        assert!(!may(r#"{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":195,"access":"rw"}"#));
+        assert!(!may(""));
     }
 
     #[test]

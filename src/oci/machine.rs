@@ -14,12 +14,13 @@ const NAME: &str = "machine";
 /// # Errors
 /// The machine cannot be read.
 pub(super) fn topology(root: &Root, store: &Store, driver_root: &Path) -> Result<Topology, OciError> {
-    let signs = discover::signs(root)?;
+    let options = Options::for_root(root, Some(driver_root));
+    let signs = discover::signs(root, &options)?;
     if let Some(mut known) = known(store, &signs) {
         discover::refresh_amounts(root, &mut known)?;
         return Ok(known);
     }
-    let topology = discover::topology(root, &Options::for_root(root, Some(driver_root)))?;
+    let topology = discover::topology(root, &options)?;
     let json = serde_json::to_string(&topology).unwrap_or_default();
     if let Err(error) = store.cache(NAME, &signs, &json) {
         tracing::warn!(%error, "the topology is read anew each time");

@@ -3,7 +3,7 @@
 
 use super::OciError;
 use super::document::pointer;
-use oci_spec::runtime::{LinuxCpu, LinuxDevice, LinuxHugepageLimit, LinuxMemory, Mount};
+use oci_spec::runtime::{LinuxCpu, LinuxDevice, LinuxDeviceCgroup, LinuxHugepageLimit, LinuxMemory, Mount};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,6 +57,7 @@ pub(super) struct Resources {
     pub cpu: Option<LinuxCpu>,
     pub memory: Option<LinuxMemory>,
     pub hugepage_limits: Option<Vec<LinuxHugepageLimit>>,
+    pub devices: Option<Vec<LinuxDeviceCgroup>>,
 }
 
 impl Outline {

@@ -6,6 +6,7 @@ mod anything;
 mod elsewhere;
 mod found;
 mod life;
+mod memory;
 mod seating;
 mod sparing;
 

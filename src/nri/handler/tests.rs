@@ -47,6 +47,17 @@ impl Cgroups for Fake {
         Ok(Pages { free: [(place, Bytes(8 << 20))].into(), in_use: used.collect() })
     }
 
+    fn hugepage_hints(&self, cgroup_parent: &str, mounts: &[MountFacts]) -> Result<HugepageHints, BoxError> {
+        let sum = (HugepageSize::MIB2, Bytes(if cgroup_parent.ends_with("huge") { 4 << 20 } else { 0 }));
+        let mounted = mounts.iter().filter(|mount| mount.source == "/huge").map(|_| HugepageSize::MIB2);
+        Ok(HugepageHints { of_pod: [sum].into(), mounted: mounted.collect() })
+    }
+
+    fn effective(&self, cgroups_path: &str, _: &Placement) -> Result<Option<Seen>, BoxError> {
+        let found = lock(&self.found).get(cgroups_path).cloned();
+        Ok(found.map(|Observed { cpus, mems }| Seen { cpus, mems, ..Seen::default() }))
+    }
+
     fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
         lock(&self.unthrottled).push(cgroup_parent.to_owned());
         Ok(true)
