@@ -59,7 +59,9 @@ pub enum CliError {
         source: std::io::Error,
     },
     /// No allocation is of such a container.
-    #[error("{id:?} has no placement on this node: expected the beginning of a container's id, a pod's UID or UID/CONTAINER")]
+    #[error(
+        "{id:?} has no placement on this node: expected the beginning of a container's id, a pod's UID or UID/CONTAINER"
+    )]
     NoContainer {
         /// What was typed.
         id: String,
@@ -89,12 +91,8 @@ impl CliError {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-<<<<<<< HEAD
-            Self::Config(_) | Self::Log(_) | Self::Pod(_) => 2,
-            Self::Oci(error) if error.is_input() => 2,
-=======
             Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::NoContainer { .. } => 2,
->>>>>>> o-mem
+            Self::Oci(error) if error.is_input() => 2,
             Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
             Self::Store(_) | Self::Discover(_) | Self::Write { .. } => 3,
             Self::Nri(_) | Self::Oci(_) | Self::Host(_) | Self::Privileges(_) => 3,

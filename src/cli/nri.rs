@@ -4,26 +4,13 @@ use super::devices::Machine;
 use super::shared::Shared;
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
-<<<<<<< HEAD
-use crate::decision::{CpusetUpdate, Mode, Observed, Pages, PagesByNode, State};
+use crate::decision::{CpusetUpdate, Features, Mode, Observed, Pages, PagesByNode, Seen, State};
 use crate::discover::{self, Kubelet, Root};
-use crate::host::{self, privileges};
+use crate::host::{self, KernelModes, privileges};
 use crate::log;
-use crate::model::ContainerId;
+use crate::model::{ContainerId, HugepageHints, HugepageSize, MountFacts, Placement};
 use crate::nri::{self, Around, BoxError, Options, Seating, Setup, Transport};
 use crate::store::Store;
-=======
-use crate::decision::{CpusetUpdate, Features, Mode, Observed, Pages, PagesByNode, Seen, State};
-use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
-use crate::host::{self, KernelModes, privileges};
-use crate::ledger::Record;
-use crate::log;
-use crate::model::{
-    ContainerId, ContainerKey, Gpu, HugepageHints, HugepageSize, MountFacts, Placement, Topology,
-};
-use crate::nri::{self, BoxError, Options, Seating, Setup, Transport};
-use crate::store::{Loaded, Store};
->>>>>>> o-mem
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,13 +21,8 @@ use std::time::Duration;
 /// Connects to containerd's NRI socket, or takes the connection over when containerd started it from its plugin
 /// directory; then it is called NN-maitred there and takes no arguments.
 ///
-<<<<<<< HEAD
-/// Needs root and gives up every capability at its start. Reads the GPUs then, and again after the next event where
-/// a driver is loaded later.
-=======
-/// Needs root, gives up every capability but CAP_SYS_PTRACE at its start, and reads the GPUs then: where a driver is loaded later,
-/// start it again.
->>>>>>> o-mem
+/// Needs root and gives up every capability but CAP_SYS_PTRACE at its start. Reads the GPUs then, and again after the
+/// next event where a driver is loaded later.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The configuration [default: /etc/maitred/config.toml, if there]
@@ -85,14 +67,10 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         true => Root::host(),
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
-<<<<<<< HEAD
     let host_cgroups = host::Cgroups::find(Path::new("/"))?;
     let hints = Arc::new(Shared::new(store.clone(), host_cgroups.clone(), config.failure.deadline));
-    let cgroups = Files { cgroups: host_cgroups, root: root.clone(), shared: Arc::clone(&hints) };
+    let cgroups = Files::new(host_cgroups, root.clone(), Arc::clone(&hints))?;
     let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
-=======
-    let cgroups = Files::new(root.clone())?;
->>>>>>> o-mem
     let mut node = Node::new(root, config)?;
     node.launcher = launcher(&args.store);
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
@@ -163,25 +141,16 @@ fn is_off(store: Option<&Store>) -> bool {
 struct Node {
     root: Root,
     config: Config,
-<<<<<<< HEAD
     machine: Arc<Machine>,
-=======
-    gpus: Vec<Gpu>,
     kernel: KernelModes,
     /// Where the launcher lies on this host.
     launcher: Option<String>,
->>>>>>> o-mem
 }
 
 impl Node {
     fn new(root: Root, config: Config) -> Result<Self, CliError> {
-<<<<<<< HEAD
         let machine = Arc::new(Machine::new(root.clone(), &config.gpu.driver_root)?);
-        Ok(Self { root, config, machine })
-=======
-        let gpus = gpus(&root, &config)?;
-        Ok(Self { root, config, gpus, kernel: host::mempolicy::kernel_modes(), launcher: None })
->>>>>>> o-mem
+        Ok(Self { root, config, machine, kernel: host::mempolicy::kernel_modes(), launcher: None })
     }
 
     fn prepare(&mut self, host: &nri::Host) -> Result<Setup, BoxError> {
@@ -190,15 +159,10 @@ impl Node {
             self.config = Config::parse(&host.config, "the configuration the runtime passes on")?;
         }
         let config = self.config.clone();
-<<<<<<< HEAD
-        let state = State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
-        let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
-=======
-        let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
-        let state = State::new(Arc::new(topology), &config.reserve(), &config.gpu.annotation_pool)?;
+        let state =
+            State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), self.features(host));
         settings.launcher = self.launcher.clone();
->>>>>>> o-mem
         if settings.mode == Mode::Enforce && self.kubelet_decides(config.authority) {
             settings.mode = Mode::Audit;
         }
@@ -240,20 +204,17 @@ impl Node {
 struct Files {
     cgroups: host::Cgroups,
     root: Root,
-<<<<<<< HEAD
     shared: Arc<Shared>,
-=======
     /// The sizes of huge pages there are; booted with, and not changed after.
     page_sizes: BTreeSet<HugepageSize>,
 }
 
 impl Files {
-    fn new(root: Root) -> Result<Self, CliError> {
-        let cgroups = host::Cgroups::find(Path::new("/"))?;
+    fn new(cgroups: host::Cgroups, root: Root, shared: Arc<Shared>) -> Result<Self, CliError> {
         let free = discover::free_hugepages(&root).map_err(CliError::Discover)?;
-        Ok(Self { cgroups, root, page_sizes: free.into_keys().map(|(_, size)| size).collect() })
+        let page_sizes = free.into_keys().map(|(_, size)| size).collect();
+        Ok(Self { cgroups, root, shared, page_sizes })
     }
->>>>>>> o-mem
 }
 
 impl nri::Cgroups for Files {
@@ -324,11 +285,7 @@ impl nri::Cgroups for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-<<<<<<< HEAD
     use crate::nri::Host;
-=======
-    use crate::nri::{Hints, Host};
->>>>>>> o-mem
 
     /// A machine of one CPU whose kubelet has that CPU Manager policy, and the node it is under `config`.
     fn node(kubelet: &str, config: &str) -> (tempfile::TempDir, Node) {

@@ -121,5 +121,6 @@ fn contested(key: &ContainerKey, id: &ContainerId, why: String) -> Verdict {
         reason: format!("what the shared store says of it cannot be: {why}"),
         request: String::new(),
         placement: None,
+        memory_policy: None,
     }
 }

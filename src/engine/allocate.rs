@@ -160,7 +160,8 @@ impl Offer<'_> {
             return Err(Failure::NotConnected { one: one.clone(), other: other.clone() });
         }
         let best = links.best(candidates, &named, need.count, linked);
-        let best = best.ok_or_else(|| Failure::NoneConnected { resource: resource.clone(), needed: need.count })?;
+        let best =
+            best.ok_or_else(|| Failure::NoneConnected { resource: resource.clone(), needed: need.count })?;
         Ok(best.into_iter().cloned().collect())
     }
 

@@ -166,7 +166,8 @@ impl Offer<'_> {
             let here: Vec<Candidate> = here.map(|(id, _)| Candidate { id, rank: 0 }).collect();
             self.machine.links.best(&here, &[], count, true).is_some()
         };
-        let nodes = universe.iter().map(Mask::single).filter(enough).fold(Mask::EMPTY, |all, node| all | node);
+        let nodes =
+            universe.iter().map(Mask::single).filter(enough).fold(Mask::EMPTY, |all, node| all | node);
         if nodes.is_empty() { universe } else { nodes }
     }
 }

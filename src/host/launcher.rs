@@ -43,7 +43,9 @@ fn is_it(path: &Path) -> bool {
 
 fn put(dir: &Path) -> Result<PathBuf, HostError> {
     match std::fs::DirBuilder::new().mode(0o755).create(dir) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists && !dir.is_dir() => return Err(io("make", dir)(error)),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists && !dir.is_dir() => {
+            return Err(io("make", dir)(error));
+        }
         _ => {}
     }
     let mounted = statvfs(dir).map_err(|error| io("look at", dir)(error.into()))?;

@@ -9,12 +9,9 @@ mod cpuset;
 mod effective;
 mod error;
 mod hugetlb;
-<<<<<<< HEAD
-mod life;
-=======
 pub mod launcher;
+mod life;
 pub mod mempolicy;
->>>>>>> o-mem
 mod mounts;
 pub mod privileges;
 mod process;
@@ -23,12 +20,9 @@ mod runtime_features;
 
 pub use cgroups::Cgroups;
 pub use error::HostError;
-<<<<<<< HEAD
 pub use life::{name, start_time};
-=======
 pub use mempolicy::KernelModes;
 pub use mounts::hugetlbfs_page_sizes;
->>>>>>> o-mem
 pub use process::{Allowed, NumaMaps, PolicyUse, allowed, numa_maps};
 pub use quota::Quota;
 pub use runtime_features::{RuntimeFeatures, oci_mode};

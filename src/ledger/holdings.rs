@@ -267,9 +267,11 @@ impl Ledger {
             let cpus = held.placement.cpus.intersection(&placement.cpus);
             (!cpus.is_empty()).then(|| Conflict::Cpus { cpus, holder: holder.clone() })
         });
-        cpus.or_else(|| self.device_conflict(key, placement, &|other| {
-            self.get(other).is_some_and(|held| shares(other, held))
-        }))
+        cpus.or_else(|| {
+            self.device_conflict(key, placement, &|other| {
+                self.get(other).is_some_and(|held| shares(other, held))
+            })
+        })
     }
 
     fn device_conflict(
@@ -278,10 +280,12 @@ impl Ledger {
         placement: &Placement,
         shares: &dyn Fn(&ContainerKey) -> bool,
     ) -> Option<Conflict> {
-        let devices = placement.devices.iter().flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)));
+        let devices =
+            placement.devices.iter().flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)));
         devices.into_iter().find_map(|(resource, id)| {
             // Within a pod the kubelet may give a device again: an init container's to one that follows it.
-            let again = |other: &ContainerKey, theirs: &ResourceName| other.pod == key.pod && theirs == resource;
+            let again =
+                |other: &ContainerKey, theirs: &ResourceName| other.pod == key.pod && theirs == resource;
             let mut rivals = self.occupancy.rivals(&self.machine, resource, id);
             let (holder, ..) = rivals.find(|(other, theirs, _)| !shares(other) && !again(other, theirs))?;
             Some(Conflict::Device { resource: resource.clone(), id: id.clone(), holder: holder.clone() })
@@ -293,7 +297,9 @@ impl Ledger {
     pub fn yield_devices(&mut self, pod: &PodUid, resource: &ResourceName, ids: &BTreeSet<DeviceId>) -> bool {
         let lent = |entry: &Entry| entry.now.state == HoldingState::Lent;
         let given = |id: &DeviceId| ids.iter().any(|given| self.machine.overlap(given, id));
-        let held = |entry: &Entry| entry.now.placement.devices.get(resource).is_some_and(|own| own.iter().any(given));
+        let held = |entry: &Entry| {
+            entry.now.placement.devices.get(resource).is_some_and(|own| own.iter().any(given))
+        };
         let stopped = |pod: &PodUid| {
             self.entries.iter().filter(|(key, _)| key.pod == *pod).all(|(_, entry)| lent(entry))
         };

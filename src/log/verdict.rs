@@ -24,6 +24,7 @@ pub fn verdict(verdict: &Verdict, source: &str, took: Option<Duration>, repeated
                 reason = verdict.reason,
                 request = verdict.request,
                 placement = verdict.placement.as_ref().map(describe),
+                memory_policy = verdict.memory_policy,
                 duration_us = took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
                 simulated = verdict.simulated.then_some(true),
                 repeated = (repeated > 0).then_some(repeated),

@@ -9,14 +9,11 @@ use super::hints::{Hints, Remembered};
 use super::pages;
 use super::proofs::{Due, Proofs};
 use super::verdicts::VerdictLog;
-<<<<<<< HEAD
-use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Pages, Reply, Settings, State};
-use crate::model::{ContainerFacts, ContainerId, ContainerState};
-use std::any::Any;
-=======
-use crate::decision::{self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State};
+use crate::decision::{
+    self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State,
+};
 use crate::model::{ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement};
->>>>>>> o-mem
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -166,17 +163,14 @@ pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Op
 
 impl Handler for Seating {
     fn attach(&mut self, poster: Poster) {
-<<<<<<< HEAD
         self.devices.attach(poster.clone());
         let wake = poster.clone();
         // An event about nothing: what others have changed is read before any.
         self.hints.watch(Box::new(move || wake.post(Event::Observe(BTreeMap::new()))));
-=======
         match Proofs::start(Arc::clone(&self.cgroups)) {
             Ok(proofs) => self.proofs = Some(proofs),
             Err(error) => tracing::error!(%error, "containers will not be held against their placement"),
         }
->>>>>>> o-mem
         match Chores::start(Arc::clone(&self.cgroups), Arc::clone(&self.hints), poster) {
             Ok(chores) => self.chores = Some(chores),
             Err(error) => tracing::error!(%error, "cgroups will not be checked after starts"),
@@ -212,7 +206,6 @@ impl Handler for Seating {
             self.remembered = Remembered::of(hints);
         }
         let Some(current) = &mut self.current else { return Outcome::default() };
-<<<<<<< HEAD
         for news in self.allotted.before(&event, &*self.allotments) {
             decision::step(&mut current.state, news, &current.enforced);
         }
@@ -225,18 +218,15 @@ impl Handler for Seating {
             Some(known) => decision::step(&mut current.state, Event::Elsewhere(known), settings),
             None => Outcome::default(),
         };
-        if wants_hugepages(&event) {
-            let pages = free_hugepages(&*self.cgroups, &current.state);
-=======
         if let Some(pages) = pages::read(&*self.cgroups, &mut event, &current.state) {
->>>>>>> o-mem
             decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
         }
         // Of an update too: one that is answered too late is carried out as it came.
         let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
         self.sweep |= changes && settings.mode == Mode::Enforce;
-<<<<<<< HEAD
+        let started = Due::of(&event).filter(|_| settings.mode == Mode::Enforce);
         let outcome = decision::step(&mut current.state, event, settings);
+        self.started.extend(started.and_then(|due| due.placed(&current.state)));
         if turn.is_some() {
             // Before the turn ends: who comes next must find it.
             for (key, kept) in self.remembered.catch_up(&current.state) {
@@ -247,12 +237,6 @@ impl Handler for Seating {
         elsewhere.writes.extend(outcome.writes);
         elsewhere.verdicts.extend(outcome.verdicts);
         Outcome { writes: elsewhere.writes, verdicts: elsewhere.verdicts, ..outcome }
-=======
-        let started = Due::of(&event).filter(|_| settings.mode == Mode::Enforce);
-        let outcome = decision::step(&mut current.state, event, settings);
-        self.started.extend(started.and_then(|due| due.placed(&current.state)));
-        outcome
->>>>>>> o-mem
     }
 
     fn settle(&mut self, rest: Rest) {
@@ -260,13 +244,10 @@ impl Handler for Seating {
         for verdict in &rest.verdicts {
             self.log.log(verdict, rest.took, now);
         }
-<<<<<<< HEAD
         self.devices.look();
-=======
         if let Some(proofs) = &self.proofs {
             self.started.drain(..).for_each(|due| proofs.later(due));
         }
->>>>>>> o-mem
         let Some(chores) = &self.chores else { return };
         if !rest.writes.is_empty() {
             chores.write(rest.writes);
@@ -293,7 +274,6 @@ impl Handler for Seating {
     }
 }
 
-<<<<<<< HEAD
 /// Whoever gives CPUs away does so alone: shuts out the others for such an event. A create that nobody may decide is
 /// answered as a failure.
 fn take_turn(
@@ -317,24 +297,6 @@ fn take_turn(
     }
 }
 
-/// Whether an event is about a container that is to get huge pages.
-fn wants_hugepages(event: &Event) -> bool {
-    let Event::Create(_, container) = event else { return false };
-    container.resources.hugepage_limits.iter().any(|(_, bytes)| *bytes > 0)
-}
-
-/// The huge pages that are really free; nothing is known of them where they cannot be read, and the books alone
-/// decide.
-fn free_hugepages(cgroups: &dyn Cgroups, state: &State) -> Pages {
-    let holders: Vec<_> = state.hugepage_holders().map(|(id, path)| (id.clone(), path.to_owned())).collect();
-    cgroups.hugepages(&holders).unwrap_or_else(|error| {
-        tracing::warn!(%error, "free huge pages cannot be read: deciding by what was promised alone");
-        Pages::default()
-    })
-}
-
-=======
->>>>>>> o-mem
 /// Answers when the state cannot be reached: from the settings alone.
 struct Spare {
     settings: Mutex<Option<Settings>>,

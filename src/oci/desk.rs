@@ -10,7 +10,7 @@ use crate::decision::{
     self, CpusetUpdate, Edit, Event, Features, Mode, Outcome, PagesByNode, Reply, Settings, State, Verdict,
 };
 use crate::discover::{self, Root};
-use crate::host::Cgroups;
+use crate::host::{Cgroups, launcher};
 use crate::ledger::Record;
 use crate::model::{ContainerId, ContainerKey, CpuSet, Placement, Rejection};
 use crate::store::{Allocation, By, Process, Store};
@@ -180,10 +180,23 @@ impl Desk {
 
     fn settings(&self, party: &Party, state: &State) -> Settings {
         let mut settings = self.config.settings(state.ledger().machine().reserved().clone(), self.features);
+        if self.features.args {
+            settings.launcher = self.launcher();
+        }
         if party.in_kubernetes && settings.mode == Mode::Enforce && self.kubelet_decides() {
             settings.mode = Mode::Audit;
         }
         settings
+    }
+
+    /// Where the launcher lies; without one a policy is delivered in another way, or the owner is told.
+    fn launcher(&self) -> Option<String> {
+        let directories = [self.store.dir(), Path::new(launcher::FALLBACK_DIR)];
+        let installed = launcher::install(Path::new(launcher::PACKAGED), &directories);
+        installed
+            .map(|path| path.display().to_string())
+            .inspect_err(|error| tracing::warn!(%error, "no launcher"))
+            .ok()
     }
 
     /// Two managers must not hand out the same CPUs.

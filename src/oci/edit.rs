@@ -3,11 +3,11 @@
 use super::document::{Document, DocumentError, quoted};
 use super::facts::QUOTA_ANNOTATION;
 use crate::decision::{Delivery, Edit, Mount};
+use crate::host::oci_mode;
 use crate::ledger::RECORD_ANNOTATION;
-use crate::model::{DeviceNode, MemoryMode, MemoryPolicy};
+use crate::model::{DeviceNode, MemoryPolicy};
 use oci_spec::runtime::{
     LinuxDevice, LinuxDeviceCgroup, LinuxDeviceType, LinuxMemoryPolicy, MemoryPolicyFlagType,
-    MemoryPolicyModeType,
 };
 use serde::Serialize;
 
@@ -111,14 +111,8 @@ fn node(device: &DeviceNode) -> LinuxDevice {
 
 fn memory_policy(policy: &MemoryPolicy) -> String {
     let mut built = LinuxMemoryPolicy::default();
-    built.set_mode(match policy.mode {
-        MemoryMode::Bind => MemoryPolicyModeType::MpolBind,
-        MemoryMode::Preferred => MemoryPolicyModeType::MpolPreferred,
-        MemoryMode::PreferredMany => MemoryPolicyModeType::MpolPreferredMany,
-        MemoryMode::Interleave => MemoryPolicyModeType::MpolInterleave,
-        MemoryMode::WeightedInterleave => MemoryPolicyModeType::MpolWeightedInterleave,
-        MemoryMode::Local => MemoryPolicyModeType::MpolLocal,
-    });
+    // The words are the spec's own, all of which its crate knows.
+    built.set_mode(oci_mode(policy.mode).parse().unwrap_or_default());
     if !policy.nodes.is_empty() {
         // Else the runtime's cpuset would have them numbered anew.
         built

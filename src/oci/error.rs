@@ -5,6 +5,7 @@ use crate::config::ConfigError;
 use crate::discover::DiscoverError;
 use crate::engine::MachineError;
 use crate::host::HostError;
+use crate::host::mempolicy::MempolicyError;
 use crate::ledger::{RECORD_ANNOTATION, RecordError};
 use crate::model::{ContainerId, ContainerKey};
 use crate::store::StoreError;
@@ -74,6 +75,9 @@ pub enum OciError {
     /// The machine and what is reserved of it.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// The memory policy a runtime is to inherit.
+    #[error(transparent)]
+    Mempolicy(#[from] MempolicyError),
     /// Cgroups and processes.
     #[error(transparent)]
     Host(#[from] HostError),

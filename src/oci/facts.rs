@@ -233,10 +233,15 @@ mod tests {
 
     #[test]
     fn a_privileged_container_is_one_that_may_use_every_device() {
-        let may = |rules: &str| limits("", &format!(r#","devices":[{rules}]"#)).container.resources.every_device;
+        let may =
+            |rules: &str| limits("", &format!(r#","devices":[{rules}]"#)).container.resources.every_device;
         assert!(may(r#"{"allow":true,"access":"rwm"}"#));
-        assert!(may(r#"{"allow":false,"access":"rwm"},{"allow":true,"type":"a","major":-1,"minor":-1,"access":"rwm"}"#));
-        assert!(!may(r#"{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":195,"access":"rw"}"#));
+        assert!(may(
+            r#"{"allow":false,"access":"rwm"},{"allow":true,"type":"a","major":-1,"minor":-1,"access":"rwm"}"#
+        ));
+        assert!(!may(
+            r#"{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":195,"access":"rw"}"#
+        ));
         assert!(!may(""));
     }
 

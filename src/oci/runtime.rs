@@ -7,7 +7,8 @@ use super::bundle::Bundle;
 use super::desk::{Desk, Place, Seated, Surroundings};
 use super::{OciError, find, handover, journal, place};
 use crate::config::Config;
-use crate::decision::{Edit, Features};
+use crate::decision::{Delivery, Edit, Features};
+use crate::host::{RuntimeFeatures, mempolicy};
 use crate::store::{By, DEFAULT_DIR};
 use std::env;
 use std::ffi::OsString;
@@ -17,16 +18,21 @@ use std::path::{Path, PathBuf};
 /// The name of a link to this program that makes it the wrapper.
 pub const LINK: &str = "maitred-runtime";
 
-/// What the wrapper can still change: everything but what CDI names stand for, which its caller has expanded.
-const FEATURES: Features = Features {
-    memory_policy: false,
-    preferred_many: false,
-    weighted_interleave: false,
-    inherits_policy: false,
-    args: true,
-    add_cdi: false,
-    remove_devices: true,
-};
+/// What the wrapper can still change: everything but what CDI names stand for, which its caller has expanded. Memory
+/// policies the runtime sets itself where it can; else it inherits ours.
+fn features(runtime: Option<&Path>, cache: &Path) -> Features {
+    let runtime = runtime.and_then(|runtime| RuntimeFeatures::of(runtime, cache).ok()).unwrap_or_default();
+    let modes = runtime.narrow(mempolicy::kernel_modes());
+    Features {
+        memory_policy: runtime.sets_policies(),
+        preferred_many: modes.preferred_many,
+        weighted_interleave: modes.weighted_interleave,
+        inherits_policy: true,
+        args: true,
+        add_cdi: false,
+        remove_devices: true,
+    }
+}
 
 /// Plays the runtime with these arguments (after the program's name). Returns the exit status only where the
 /// container must not start, or where there is no runtime.
@@ -34,8 +40,9 @@ const FEATURES: Features = Features {
 pub fn run(arguments: &[OsString]) -> u8 {
     let surroundings = Surroundings::of_process();
     let call = Call::parse(arguments);
+    let runtime = find::runtime(Config::runtime_path(surroundings.config.as_deref()).as_deref());
     let stopped = match &call.verb {
-        Verb::Make(making) => make(&surroundings, &call, making).err(),
+        Verb::Make(making) => make(&surroundings, &call, making, runtime.as_deref()).err(),
         Verb::Delete => {
             tidy(&surroundings);
             None
@@ -45,7 +52,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
     if let Some(text) = stopped {
         return fail(&call, &text);
     }
-    let Some(runtime) = find::runtime(configured(&surroundings).as_deref()) else {
+    let Some(runtime) = runtime else {
         return fail(
             &call,
             "no runtime found: expected runc, crun or youki on PATH, or [runtime] path in the configuration",
@@ -83,13 +90,13 @@ fn fail(call: &Call, text: &str) -> u8 {
     1
 }
 
-/// The runtime's path of the configuration. Not more of it: a `kill` must work whatever else is wrong there.
-fn configured(surroundings: &Surroundings) -> Option<PathBuf> {
-    Config::runtime_path(surroundings.config.as_deref())
-}
-
 /// Seats the container; an error is why it must not start.
-fn make(surroundings: &Surroundings, call: &Call, making: &Making) -> Result<(), String> {
+fn make(
+    surroundings: &Surroundings,
+    call: &Call,
+    making: &Making,
+    runtime: Option<&Path>,
+) -> Result<(), String> {
     if surroundings.is_off() {
         return Ok(());
     }
@@ -105,13 +112,17 @@ fn make(surroundings: &Surroundings, call: &Call, making: &Making) -> Result<(),
     if party.is_sandbox {
         return Ok(());
     }
-    let opened = Desk::open(surroundings, By::Runtime, FEATURES);
+    let opened = Desk::open(surroundings, By::Runtime, features(runtime, &surroundings.store));
     let own =
         opened.as_ref().ok().and_then(|desk| desk.cgroups.of_process(Path::new("/"), "self").ok().flatten());
     let cgroups = place::candidates(bundle.cgroups_path(), &id, call.systemd, own.as_deref());
     party.container.cgroups_path = cgroups.first().cloned().unwrap_or_default();
     let place = Place { holder: books::process(Path::new("/"), std::process::id()), cgroups };
     let change = |edit: &Edit| {
+        // Set here, inherited by the runtime this process becomes, and by what that starts.
+        if let (Some(policy), Some(Delivery::Inherited)) = (&edit.memory_policy, edit.delivery) {
+            mempolicy::set_own(policy)?;
+        }
         let before = bundle.text().to_owned();
         bundle.edit(edit)?;
         if bundle.text() == before { Ok(()) } else { bundle.write() }
@@ -130,7 +141,7 @@ fn tidy(surroundings: &Surroundings) {
     if surroundings.is_off() {
         return;
     }
-    if let Ok(desk) = Desk::open(surroundings, By::Runtime, FEATURES)
+    if let Ok(desk) = Desk::open(surroundings, By::Runtime, Features::default())
         && let Err(error) = desk.tidy(None)
     {
         tracing::warn!(%error, "what has ended is released by the next step");

@@ -47,7 +47,8 @@ fn others_shared_containers_make_room_by_their_cgroups() {
     assert_eq!(updates(&placed), []);
     let shared = [line("/elsewhere/shared", "0-3,8-15"), line("/elsewhere/unseen", "0-3,8-15")];
     assert_eq!(writes(&placed), shared);
-    let again = node.step(Event::Elsewhere(vec![known("shared", "", "0-3,8-15"), known("unseen", "", "0-3,8-15")]));
+    let again =
+        node.step(Event::Elsewhere(vec![known("shared", "", "0-3,8-15"), known("unseen", "", "0-3,8-15")]));
     assert_eq!(writes(&again), []);
 }
 
@@ -89,7 +90,10 @@ fn a_word_that_cannot_be_is_told_and_not_believed() {
     let mut node = Node::new();
     node.create(&pod("a"), &whole("a", 4));
     let outcome = node.step(Event::Elsewhere(vec![known("x", "4-7", "4-7")]));
-    assert!(outcome.verdicts[0].warn && outcome.verdicts[0].reason.contains("CPUs 4-7 are held by uid-a/a"), "{outcome:?}");
+    assert!(
+        outcome.verdicts[0].warn && outcome.verdicts[0].reason.contains("CPUs 4-7 are held by uid-a/a"),
+        "{outcome:?}"
+    );
     assert_eq!(node.held(), 1);
 }
 

@@ -111,8 +111,12 @@ fn an_annotation_tells_which_container_gets_how_much() {
 #[test]
 fn an_annotation_asks_for_no_more_than_the_pod_has() {
     let mut node = Node::new();
-    let text = refusal(&node.create(&annotated(&[("hugepages-2Mi.maitred.io", "64Mi")]), &hidden("a", 32, false)));
-    assert!(text.contains("asks for 64Mi: the pod's limit is 32Mi, and other containers of it have 0"), "{text}");
+    let text =
+        refusal(&node.create(&annotated(&[("hugepages-2Mi.maitred.io", "64Mi")]), &hidden("a", 32, false)));
+    assert!(
+        text.contains("asks for 64Mi: the pod's limit is 32Mi, and other containers of it have 0"),
+        "{text}"
+    );
     let both = annotated(&[("hugepages-2Mi.maitred.io", "20Mi")]);
     node.create(&both, &hidden("a", 32, false));
     let text = refusal(&node.create(&both, &hidden("b", 32, false)));

@@ -8,11 +8,9 @@ use maitred::decision::{CpusetUpdate, Observed, Pages, Seen, State};
 use maitred::discover::snapshot;
 use maitred::engine::Reserve;
 use maitred::ledger::Record;
-<<<<<<< HEAD
-use maitred::model::{ContainerId, ContainerKey, PodAllotment, PodFacts, PodUid, Topology};
-=======
-use maitred::model::{ContainerId, ContainerKey, HugepageHints, MountFacts, Placement, Topology};
->>>>>>> o-mem
+use maitred::model::{
+    ContainerId, ContainerKey, HugepageHints, MountFacts, Placement, PodAllotment, PodFacts, PodUid, Topology,
+};
 use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
 use maitred::nri::{Allotments, Around, BoxError, Cgroups, Devices, Hints, Kept, Seating, Setup};
 use protobuf::MessageField;
