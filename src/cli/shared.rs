@@ -253,7 +253,7 @@ mod tests {
         shared.keep(&key, Some(&a));
         shared.elsewhere(true);
         let (woken, wait) = mpsc::channel();
-        shared.watch(Box::new(move || drop(woken.send(()))));
+        shared.watch(Box::new(move || woken.send(()).unwrap_or_default()));
         // The watch begins on its thread: until it has, changes go unseen.
         let mut told = false;
         for _ in 0..200 {
