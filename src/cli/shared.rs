@@ -188,14 +188,17 @@ fn allocation(key: &ContainerKey, kept: &Kept) -> Allocation {
 mod tests {
     use super::*;
     use crate::model::Placement;
+    use crate::store::DaemonLock;
     use std::sync::mpsc;
 
-    fn shared() -> (tempfile::TempDir, Store, Shared) {
+    /// The store of the daemon that this process is.
+    fn shared() -> ((tempfile::TempDir, DaemonLock), Store, Shared) {
         let run = tempfile::tempdir().unwrap();
         let store = Store::open(&run.path().join("maitred")).unwrap();
+        let lock = store.lock_daemon().unwrap();
         let cgroups = Cgroups::find(Path::new("/")).unwrap();
         let shared = Shared::new(Some(store.clone()), cgroups, Duration::from_millis(20));
-        (run, store, shared)
+        ((run, lock), store, shared)
     }
 
     fn kept(name: &str) -> (ContainerKey, Kept) {

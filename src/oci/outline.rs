@@ -85,7 +85,8 @@ fn wrong(text: &str, path: &Path, error: &serde_path_to_error::Error<serde_json:
     let problem = error.inner().to_string();
     OciError::Value {
         path: path.to_owned(),
-        pointer: if at.is_empty() { "the document".into() } else { at },
+        // Of what is no JSON no place can be named but the line and column of the problem.
+        pointer: if at.is_empty() || whole.is_none() { "the document".into() } else { at },
         found: found.unwrap_or_else(|| "no JSON".into()).chars().take(80).collect(),
         problem,
     }

@@ -100,9 +100,9 @@ fn a_word_that_cannot_be_is_told_and_not_believed() {
 #[test]
 fn a_new_attempt_of_ours_answers_for_what_others_held_under_its_name() {
     let mut node = Node::new();
-    node.step(Event::Elsewhere(vec![Known { runs: false, ..known("a", "8-11", "8-11") }]));
+    node.step(Event::Elsewhere(vec![Known { runs: false, ..known("a", "4-7", "4-7") }]));
     let placed = node.create(&pod("a"), &whole("a", 4));
-    assert_eq!(cpus(&placed), "8-11", "its seat was kept");
+    assert_eq!(cpus(&placed), "4-7", "its own seat is not in its way");
     node.step(Event::Elsewhere(vec![]));
     assert_eq!(node.held(), 1, "it is not the others' to take back");
 }
