@@ -129,8 +129,12 @@ fn in_cgroup(cgroups: &crate::host::Cgroups, cgroup: &str, edit: &Edit) -> Resul
             cgroups.write_cpuset(cgroup, &cpus, edit.mems.as_ref())?;
         }
     }
-    if edit.drop_quota {
-        cgroups.drop_quota(cgroup)?;
+    // Where the cpu hierarchy (v1) knows no such cgroup, nothing throttles the container there.
+    if edit.drop_quota
+        && let Err(error) = cgroups.drop_quota(cgroup)
+        && !error.is_gone()
+    {
+        return Err(error.into());
     }
     Ok(())
 }

@@ -20,14 +20,18 @@ pub const LINK: &str = "maitred-runtime";
 
 /// What the wrapper can still change: everything but what CDI names stand for, which its caller has expanded. Memory
 /// policies the runtime sets itself where it can; else it inherits ours.
-fn features(runtime: Option<&Path>, cache: &Path) -> Features {
-    let runtime = runtime.and_then(|runtime| RuntimeFeatures::of(runtime, cache).ok()).unwrap_or_default();
+fn features(runtime: Option<&Path>, desk: &Desk) -> Features {
+    // Asking a runtime costs a process, the first time: only where the answer is of use.
+    let policies = desk.config.memory.mode.is_some() && desk.config.memory.delivery != Some(Delivery::Cpuset);
+    let runtime = runtime.filter(|_| policies);
+    let runtime = runtime.and_then(|runtime| RuntimeFeatures::of(runtime, desk.store.dir()).ok());
+    let runtime = runtime.unwrap_or_default();
     let modes = runtime.narrow(mempolicy::kernel_modes());
     Features {
         memory_policy: runtime.sets_policies(),
         preferred_many: modes.preferred_many,
         weighted_interleave: modes.weighted_interleave,
-        inherits_policy: true,
+        inherits_policy: desk.root.is_host(),
         args: true,
         add_cdi: false,
         remove_devices: true,
@@ -112,7 +116,11 @@ fn make(
     if party.is_sandbox {
         return Ok(());
     }
-    let opened = Desk::open(surroundings, By::Runtime, features(runtime, &surroundings.store));
+    let mut opened = Desk::open(surroundings, By::Runtime, Features::default());
+    if let Ok(desk) = &mut opened {
+        desk.features = features(runtime, desk);
+    }
+    let chosen = opened.as_ref().is_ok_and(|desk| desk.config.memory.delivery.is_some());
     let own =
         opened.as_ref().ok().and_then(|desk| desk.cgroups.of_process(Path::new("/"), "self").ok().flatten());
     let cgroups = place::candidates(bundle.cgroups_path(), &id, call.systemd, own.as_deref());
@@ -121,7 +129,13 @@ fn make(
     let change = |edit: &Edit| {
         // Set here, inherited by the runtime this process becomes, and by what that starts.
         if let (Some(policy), Some(Delivery::Inherited)) = (&edit.memory_policy, edit.delivery) {
-            mempolicy::set_own(policy)?;
+            match mempolicy::set_own(policy) {
+                // Nobody asked for this way, and cpuset.mems is the limit without it.
+                Err(error) if !chosen => {
+                    tracing::warn!(%error, "cpuset.mems alone says where memory is from")
+                }
+                set => set?,
+            }
         }
         let before = bundle.text().to_owned();
         bundle.edit(edit)?;
