@@ -30,7 +30,8 @@ fn launcher(to: &Path) -> Result<(), Box<dyn Error>> {
     // Small, at a fixed address, with nothing to be loaded or relocated.
     let code = ["opt-level=z", "panic=abort", "lto=fat", "codegen-units=1", "strip=symbols"];
     let kind = ["relocation-model=static", "target-feature=+crt-static"];
-    let linked = ["-nostartfiles", "-nostdlib", "-static", LINKER_OPTIONS].map(|word| format!("link-arg={word}"));
+    let linked =
+        ["-nostartfiles", "-nostdlib", "-static", LINKER_OPTIONS].map(|word| format!("link-arg={word}"));
     let linker = std::env::var("RUSTC_LINKER").ok().map(|linker| format!("linker={linker}"));
     let codegen = code.iter().chain(&kind).map(|word| (*word).to_owned());
     for option in codegen.chain(linked).chain(linker) {
@@ -44,7 +45,8 @@ fn launcher(to: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// No build id, no padding between segments, nothing that only a dynamic linker or a debugger reads.
-const LINKER_OPTIONS: &str = "-Wl,--build-id=none,-z,noseparate-code,-z,norelro,-z,noexecstack,--no-eh-frame-hdr";
+const LINKER_OPTIONS: &str =
+    "-Wl,--build-id=none,-z,noseparate-code,-z,norelro,-z,noexecstack,--no-eh-frame-hdr";
 
 /// Generates code for one file and a `mods.rs` that declares the modules worth including.
 fn generate(mut codegen: Codegen, proto: &str, out: &Path, modules: &[&str]) -> Result<(), Box<dyn Error>> {

@@ -58,7 +58,9 @@ pub enum CliError {
         source: std::io::Error,
     },
     /// No allocation is of such a container.
-    #[error("{id:?} has no placement on this node: expected the beginning of a container's id, a pod's UID or UID/CONTAINER")]
+    #[error(
+        "{id:?} has no placement on this node: expected the beginning of a container's id, a pod's UID or UID/CONTAINER"
+    )]
     NoContainer {
         /// What was typed.
         id: String,

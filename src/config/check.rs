@@ -3,8 +3,8 @@
 use super::field::{Checked, Field, File, Words, names};
 use super::raw::{self, Raw};
 use super::{
-    Authority, Config, ConfigError, CpuConfig, FailureConfig, Glob, GpuConfig, LogConfig,
-    LogFormat, LogLevel, MemoryConfig,
+    Authority, Config, ConfigError, CpuConfig, FailureConfig, Glob, GpuConfig, LogConfig, LogFormat,
+    LogLevel, MemoryConfig,
 };
 use crate::decision::{AnnotationPool, Delivery, Exempt, FailurePolicy, Ineligible, Mode};
 use crate::model::{

@@ -12,7 +12,9 @@ mod reserved;
 pub use error::{ConfigError, Place};
 pub use glob::Glob;
 
-use crate::decision::{AnnotationPool, Delivery, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+use crate::decision::{
+    AnnotationPool, Delivery, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings,
+};
 use crate::engine::Reserve;
 use crate::model::{
     Bytes, CpuOptions, CpuSet, MemoryKind, MemoryManager, MemoryMode, NodeId, Policy, ResourceName, Scope,

@@ -189,7 +189,8 @@ fn gpu_count(key: &str, value: &str) -> Result<GpuCount, AnnotationError> {
 }
 
 fn memory_mode(key: &str, value: &str) -> Result<Option<MemoryMode>, AnnotationError> {
-    let known = || MemoryMode::ALL.iter().map(|(word, _)| *word).chain([MemoryMode::NONE]).collect::<Vec<_>>();
+    let known =
+        || MemoryMode::ALL.iter().map(|(word, _)| *word).chain([MemoryMode::NONE]).collect::<Vec<_>>();
     match value {
         MemoryMode::NONE => Ok(None),
         _ => value.parse().map(Some).map_err(|_: WordError| AnnotationError::Value {

@@ -6,12 +6,14 @@ use super::state::Role;
 use super::step::{key, verdict};
 use super::understand::{self, Moment};
 use super::words::{describe, placed_line, sentence, shared_line};
-use super::{Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, delivery, devices, hidden, sandbox};
+use super::{
+    Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, delivery, devices, hidden, sandbox,
+};
 use crate::engine::{self, GPU, Seat};
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
-    ContainerFacts, ContainerKey, ContainerRequest, DeviceRequest, MemoryManager, NodeSet,
-    Placement, PodFacts, Policy, Qos, Reason, Rejection,
+    ContainerFacts, ContainerKey, ContainerRequest, DeviceRequest, MemoryManager, NodeSet, Placement,
+    PodFacts, Policy, Qos, Reason, Rejection,
 };
 
 /// Seats a container, or refuses it.

@@ -1,9 +1,7 @@
 //! How a memory policy reaches a container: the best way that what we answer, and the container, allow.
 
 use super::{Delivery, Edit, Features, Mount, Settings};
-use crate::model::{
-    ContainerFacts, MemoryKind, MemoryMode, MemoryPolicy, NodeSet, Placement, PolicyCalls,
-};
+use crate::model::{ContainerFacts, MemoryKind, MemoryMode, MemoryPolicy, NodeSet, Placement, PolicyCalls};
 
 /// Where the launcher lies in a container. /dev is a tmpfs that every runtime makes, so the place can be made there
 /// whatever the image has, also where its root is read-only.
@@ -110,7 +108,9 @@ fn runtime_takes(way: Delivery, settings: &Settings) -> Result<(), &'static str>
         Delivery::Native if !memory_policy => {
             Err("the runtime sets no memory policy (NRI from 0.12 does, and runc from 1.4 or crun from 1.24)")
         }
-        Delivery::Inherited if !inherits_policy => Err("only behind the runtime wrapper is a policy inherited"),
+        Delivery::Inherited if !inherits_policy => {
+            Err("only behind the runtime wrapper is a policy inherited")
+        }
         Delivery::Launcher if !args => Err("the command line cannot be changed (NRI from 0.10 can)"),
         Delivery::Launcher if settings.launcher.is_none() => Err("the launcher could not be put on the host"),
         _ => Ok(()),
@@ -123,9 +123,9 @@ fn container_takes(way: Delivery, container: &ContainerFacts) -> Result<(), &'st
     match way {
         Delivery::Launcher if container.args.is_empty() => Err("the container's command line is not told"),
         Delivery::Launcher if host_dev() => Err("the container's /dev is a directory of the host"),
-        Delivery::Launcher if container.policy_calls == PolicyCalls::Denied => {
-            Err("the container's seccomp filter forbids set_mempolicy to a launcher (CAP_SYS_NICE would allow it)")
-        }
+        Delivery::Launcher if container.policy_calls == PolicyCalls::Denied => Err(
+            "the container's seccomp filter forbids set_mempolicy to a launcher (CAP_SYS_NICE would allow it)",
+        ),
         _ => Ok(()),
     }
 }

@@ -98,7 +98,8 @@ pub fn drifts(placement: &Placement, seen: &Seen) -> Vec<Drift> {
 
 fn cpus(expected: &CpuSet, seen: &Seen) -> Vec<Drift> {
     let cgroup = seen.cpus.iter().filter(|effective| *effective != expected);
-    let cgroup = cgroup.map(|effective| Drift::Cpus { effective: effective.clone(), expected: expected.clone() });
+    let cgroup =
+        cgroup.map(|effective| Drift::Cpus { effective: effective.clone(), expected: expected.clone() });
     // A process may narrow itself.
     let wide = seen.processes.iter().filter(|process| !process.cpus.is_subset(expected));
     let wide = wide.map(|process| Drift::ProcessCpus {
@@ -111,7 +112,8 @@ fn cpus(expected: &CpuSet, seen: &Seen) -> Vec<Drift> {
 
 fn mems(expected: &NodeSet, seen: &Seen) -> Vec<Drift> {
     let cgroup = seen.mems.iter().filter(|effective| *effective != expected);
-    let cgroup = cgroup.map(|effective| Drift::Mems { effective: effective.clone(), expected: expected.clone() });
+    let cgroup =
+        cgroup.map(|effective| Drift::Mems { effective: effective.clone(), expected: expected.clone() });
     let wide = seen.processes.iter().filter(|process| !process.mems.is_subset(expected));
     let wide = wide.map(|process| Drift::ProcessMems {
         pid: process.pid,
@@ -127,16 +129,19 @@ fn residency(expected: &NodeSet, seen: &Seen) -> Vec<Drift> {
         memory.iter().map(|(node, bytes)| (*node, *bytes)).filter(elsewhere).collect::<Vec<_>>()
     };
     let own = seen.processes.iter().flat_map(|process| {
-        let drift = |(node, bytes)| Drift::Memory { pid: process.pid, node, bytes, expected: expected.clone() };
+        let drift =
+            |(node, bytes)| Drift::Memory { pid: process.pid, node, bytes, expected: expected.clone() };
         pages(&process.memory).into_iter().map(drift).collect::<Vec<_>>()
     });
     let huge = pages(&seen.hugepages).into_iter();
-    own.chain(huge.map(|(node, bytes)| Drift::Hugepages { node, bytes, expected: expected.clone() })).collect()
+    own.chain(huge.map(|(node, bytes)| Drift::Hugepages { node, bytes, expected: expected.clone() }))
+        .collect()
 }
 
 /// A program may set another policy for itself; that not one area of any process has it says it never arrived.
 fn policy(expected: &MemoryPolicy, seen: &Seen) -> Option<Drift> {
-    let found: BTreeSet<String> = seen.processes.iter().flat_map(|process| process.policies.clone()).collect();
+    let found: BTreeSet<String> =
+        seen.processes.iter().flat_map(|process| process.policies.clone()).collect();
     let arrived = found.is_empty() || printed(expected).iter().any(|policy| found.contains(policy));
     (!arrived).then(|| Drift::Policy { expected: expected.clone(), found })
 }

@@ -52,7 +52,11 @@ impl Cgroups {
             let Some(text) = read(&path)? else { continue };
             for line in text.lines() {
                 let expected = "a process on each line";
-                let pid = line.parse().map_err(|_| HostError::Malformed { path: path.clone(), text: line.into(), expected });
+                let pid = line.parse().map_err(|_| HostError::Malformed {
+                    path: path.clone(),
+                    text: line.into(),
+                    expected,
+                });
                 pids.push(pid?);
             }
             dirs.extend(below(&dir)?);
@@ -157,13 +161,21 @@ mod tests {
             ("proc/9/status", STATUS),
             ("proc/9/numa_maps", ""),
         ]);
-        let seen = cgroups.effective(root.path(), "/k/c1", [HugepageSize::MIB2].into_iter()).unwrap().unwrap();
-        assert_eq!((seen.cpus.unwrap().to_string(), seen.mems.unwrap().to_string()), ("4-7".into(), "1".into()));
+        let seen =
+            cgroups.effective(root.path(), "/k/c1", [HugepageSize::MIB2].into_iter()).unwrap().unwrap();
+        assert_eq!(
+            (seen.cpus.unwrap().to_string(), seen.mems.unwrap().to_string()),
+            ("4-7".into(), "1".into())
+        );
         assert_eq!(seen.hugepages[&NodeId(1)], Bytes(2 << 20));
         // 8 has ended meanwhile.
         assert_eq!(seen.processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [7, 9]);
         let first = &seen.processes[0];
-        assert_eq!(first.memory, [(NodeId(1), Bytes((2 << 12) + (2 << 20)))].into(), "a file's pages are not its own");
+        assert_eq!(
+            first.memory,
+            [(NodeId(1), Bytes((2 << 12) + (2 << 20)))].into(),
+            "a file's pages are not its own"
+        );
         assert!(first.policies.contains("bind=static:1"));
         let gone = cgroups.effective(root.path(), "/k/c2", [HugepageSize::MIB2].into_iter()).unwrap();
         assert_eq!(gone, None);

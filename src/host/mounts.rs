@@ -77,7 +77,10 @@ pub fn hugetlbfs_page_sizes<'a>(
     for line in lines.filter(|line| line.contains(" - hugetlbfs ")) {
         let mount = parse(&mountinfo, line)?;
         let size = mount.super_options.get("pagesize").and_then(|size| page_size(size.as_deref()?));
-        mounts.push((mount.mount_point, size.ok_or_else(|| malformed(&mountinfo, line, "pagesize=2M or alike"))?));
+        mounts.push((
+            mount.mount_point,
+            size.ok_or_else(|| malformed(&mountinfo, line, "pagesize=2M or alike"))?,
+        ));
     }
     let sources: Vec<&Path> = sources.collect();
     let used = mounts.iter().filter(|(point, _)| sources.iter().any(|source| source.starts_with(point)));

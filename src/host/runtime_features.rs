@@ -63,7 +63,8 @@ impl RuntimeFeatures {
     /// It is no JSON of that kind.
     pub fn parse(json: &str) -> Result<Self, serde_json::Error> {
         let features: Features = serde_json::from_str(json)?;
-        let policy = features.linux().as_ref().and_then(|linux| linux.memory_policy().clone()).unwrap_or_default();
+        let policy =
+            features.linux().as_ref().and_then(|linux| linux.memory_policy().clone()).unwrap_or_default();
         let list = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
         Ok(Self { modes: list(policy.modes()), flags: list(policy.flags()) })
     }
@@ -159,13 +160,15 @@ mod tests {
 
     const NEW: &str = r#"{"ociVersionMin":"1.0.0","ociVersionMax":"1.3.0","future":1,"linux":{"memoryPolicy":{
         "modes":["MPOL_DEFAULT","MPOL_BIND","MPOL_PREFERRED","MPOL_PREFERRED_MANY"],"flags":["MPOL_F_STATIC_NODES"]}}}"#;
-    const OLD: &str = r#"{"ociVersionMin":"1.0.0","ociVersionMax":"1.0.2-dev","linux":{"namespaces":["ipc"]}}"#;
+    const OLD: &str =
+        r#"{"ociVersionMin":"1.0.0","ociVersionMax":"1.0.2-dev","linux":{"namespaces":["ipc"]}}"#;
 
     fn runtime(dir: &Path, script: &str) -> PathBuf {
         let binary = dir.join("runc");
         // By rename: a file that is open for writing anywhere cannot be run.
         let new = dir.join("new");
-        std::fs::write(&new, format!("#!/bin/sh\necho asked >> {}/asked\n{script}\n", dir.display())).unwrap();
+        std::fs::write(&new, format!("#!/bin/sh\necho asked >> {}/asked\n{script}\n", dir.display()))
+            .unwrap();
         std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::rename(&new, &binary).unwrap();
         binary
@@ -189,8 +192,15 @@ mod tests {
         let all = KernelModes { preferred_many: true, weighted_interleave: true };
         let narrowed = RuntimeFeatures::parse(NEW).unwrap().narrow(all);
         assert_eq!(narrowed, KernelModes { preferred_many: true, weighted_interleave: false });
-        assert_eq!(RuntimeFeatures::parse(NEW).unwrap().narrow(KernelModes::default()), KernelModes::default());
-        assert_eq!(RuntimeFeatures::parse(OLD).unwrap().narrow(all), all, "the launcher sets it, not the runtime");
+        assert_eq!(
+            RuntimeFeatures::parse(NEW).unwrap().narrow(KernelModes::default()),
+            KernelModes::default()
+        );
+        assert_eq!(
+            RuntimeFeatures::parse(OLD).unwrap().narrow(all),
+            all,
+            "the launcher sets it, not the runtime"
+        );
     }
 
     #[test]
@@ -211,7 +221,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for script in ["exit 1", "echo nonsense", "kill -9 $$"] {
             let binary = runtime(dir.path(), script);
-            assert_eq!(RuntimeFeatures::of(&binary, Path::new("/nowhere")).unwrap(), RuntimeFeatures::default());
+            assert_eq!(
+                RuntimeFeatures::of(&binary, Path::new("/nowhere")).unwrap(),
+                RuntimeFeatures::default()
+            );
         }
         let error = RuntimeFeatures::of(Path::new("/nowhere/runc"), dir.path()).unwrap_err();
         assert!(error.to_string().starts_with("cannot look at /nowhere/runc"), "{error}");

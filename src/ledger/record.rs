@@ -136,7 +136,8 @@ impl Record {
             preferred,
             devices,
             memory: memory.into_iter().map(raw).collect(),
-            memory_policy: policy.map(|policy| RawPolicy { mode: policy.mode.to_string(), nodes: policy.nodes }),
+            memory_policy: policy
+                .map(|policy| RawPolicy { mode: policy.mode.to_string(), nodes: policy.nodes }),
         };
         // Strings, numbers and lists of them: there is nothing in it that JSON could not say.
         serde_json::to_string(&raw).unwrap_or_default()

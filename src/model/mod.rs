@@ -17,9 +17,7 @@ mod topology;
 
 pub use allotment::{Allotment, AllotmentSource, PodAllotment};
 pub use amount::{AmountError, Bytes, HugepageSize};
-pub use facts::{
-    ContainerFacts, ContainerState, DeviceNode, HugepageHints, MountFacts, PodFacts, Resources,
-};
+pub use facts::{ContainerFacts, ContainerState, DeviceNode, HugepageHints, MountFacts, PodFacts, Resources};
 pub use id::{
     ContainerId, ContainerKey, ContainerName, CpuId, DeviceId, NodeId, PackageId, PciAddress,
     PciAddressError, PodUid, ResourceName,

@@ -31,10 +31,7 @@ pub struct SeccompRule<'a> {
 impl PolicyCalls {
     /// What a filter does: its first unconditional rule about the call, else its default action. A rule for some
     /// arguments only promises nothing.
-    pub fn by_filter<'a>(
-        default_action: &str,
-        mut rules: impl Iterator<Item = SeccompRule<'a>>,
-    ) -> Self {
+    pub fn by_filter<'a>(default_action: &str, mut rules: impl Iterator<Item = SeccompRule<'a>>) -> Self {
         let rule = rules.find(|rule| !rule.conditional && rule.names.contains(&CALL));
         match rule.map_or(default_action, |rule| rule.action) {
             "SCMP_ACT_ALLOW" | "SCMP_ACT_LOG" => Self::Allowed,
@@ -66,7 +63,11 @@ mod tests {
             (allow, vec![denies], PolicyCalls::Denied),
             ("SCMP_ACT_LOG", vec![], PolicyCalls::Allowed),
         ] {
-            assert_eq!(PolicyCalls::by_filter(default, rules.clone().into_iter()), expected, "{default} {rules:?}");
+            assert_eq!(
+                PolicyCalls::by_filter(default, rules.clone().into_iter()),
+                expected,
+                "{default} {rules:?}"
+            );
         }
     }
 }

@@ -182,7 +182,10 @@ mod tests {
         assert!(sent.linux.is_none());
         let mount = &sent.mounts[0];
         assert_eq!((mount.type_.as_str(), mount.source.as_str()), ("bind", "/run/maitred/launcher"));
-        assert_eq!((mount.destination.as_str(), &*mount.options), ("/dev/.maitred-launcher", &["bind".into(), "ro".into()][..] as &[String]));
+        assert_eq!(
+            (mount.destination.as_str(), &*mount.options),
+            ("/dev/.maitred-launcher", &["bind".into(), "ro".into()][..] as &[String])
+        );
         assert_eq!(sent.args, ["/dev/.maitred-launcher", "local", "--", "true"]);
     }
 

@@ -2,8 +2,8 @@
 
 use super::proto;
 use crate::model::{
-    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts, PodFacts,
-    PodUid, PolicyCalls, Resources, SeccompRule,
+    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts,
+    PodFacts, PodUid, PolicyCalls, Resources, SeccompRule,
 };
 
 pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {

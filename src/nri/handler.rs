@@ -7,7 +7,9 @@ use super::hints::{Hints, Remembered};
 use super::pages;
 use super::proofs::{Due, Proofs};
 use super::verdicts::VerdictLog;
-use crate::decision::{self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State};
+use crate::decision::{
+    self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State,
+};
 use crate::model::{ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -198,8 +200,9 @@ impl Handler for Seating {
         for verdict in &rest.verdicts {
             self.log.log(verdict, rest.took, now);
         }
+        let started = std::mem::take(&mut self.started);
         if let Some(proofs) = &self.proofs {
-            self.started.drain(..).for_each(|due| proofs.later(due));
+            started.into_iter().for_each(|due| proofs.later(due));
         }
         let Some(chores) = &self.chores else { return };
         if !rest.writes.is_empty() {

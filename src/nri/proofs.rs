@@ -44,7 +44,8 @@ impl Due {
 
     /// With its placement; `None` where it has none.
     pub fn placed(self, state: &State) -> Option<Self> {
-        let holding = state.ledger().get(&self.key).filter(|holding| holding.id.as_ref() == Some(&self.id))?;
+        let holding =
+            state.ledger().get(&self.key).filter(|holding| holding.id.as_ref() == Some(&self.id))?;
         Some(Self { placement: holding.placement.clone(), ..self })
     }
 }

@@ -90,11 +90,7 @@ impl Host {
     /// What it takes; of an unknown version the least.
     #[must_use]
     pub fn features(&self) -> Features {
-        Features {
-            memory_policy: self.speaks(0, 12),
-            args: self.speaks(0, 10),
-            ..Features::default()
-        }
+        Features { memory_policy: self.speaks(0, 12), args: self.speaks(0, 10), ..Features::default() }
     }
 
     fn speaks(&self, major: u32, minor: u32) -> bool {

@@ -4,7 +4,8 @@ use super::pods::Pod;
 use super::seat::{Fill, Room, Seat, Seated};
 use crate::decision::{self, Features};
 use crate::model::{
-    Candidate, CpuSet, HugepageSize, MemoryKind, MemoryMode, MemoryPolicy, NodeSet, Rejection, Shortage};
+    Candidate, CpuSet, HugepageSize, MemoryKind, MemoryMode, MemoryPolicy, NodeSet, Rejection, Shortage,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -69,5 +69,8 @@ fn detail(text: &mut String, process: &SeenProcess) {
     let policies: BTreeSet<&str> = policies.iter().map(String::as_str).collect();
     let policies = policies.into_iter().collect::<Vec<_>>().join(", ");
     let places = places(memory).unwrap_or_else(|| "none".to_owned());
-    let _ = writeln!(text, "            process {pid}: cpus {cpus}  mems {mems}  policies {policies}  memory {places}");
+    let _ = writeln!(
+        text,
+        "            process {pid}: cpus {cpus}  mems {mems}  policies {policies}  memory {places}"
+    );
 }

@@ -96,9 +96,18 @@ fn a_chosen_way_is_gone_or_refused_and_never_left_out() {
     }
     let nothing = Features::default();
     for (delivery, why) in [
-        (Delivery::Native, "memory.delivery = \"native\" cannot be followed: the runtime sets no memory policy"),
-        (Delivery::Inherited, "memory.delivery = \"inherited\" cannot be followed: only behind the runtime wrapper"),
-        (Delivery::Launcher, "memory.delivery = \"launcher\" cannot be followed: the command line cannot be changed"),
+        (
+            Delivery::Native,
+            "memory.delivery = \"native\" cannot be followed: the runtime sets no memory policy",
+        ),
+        (
+            Delivery::Inherited,
+            "memory.delivery = \"inherited\" cannot be followed: only behind the runtime wrapper",
+        ),
+        (
+            Delivery::Launcher,
+            "memory.delivery = \"launcher\" cannot be followed: the command line cannot be changed",
+        ),
     ] {
         let error = done(&allowed, &chosen(delivery, nothing)).unwrap_err();
         assert!(error.starts_with(why), "{error}");
@@ -149,7 +158,10 @@ fn the_launcher_stands_before_the_command_and_proves_when_asked() {
     let (args, mounts, said) = words(false, LAUNCHES);
     assert_eq!(args, "/dev/.maitred-launcher bind:1 -- serve --port");
     assert_eq!(said, "bind:1 launcher");
-    assert_eq!((mounts[0].source.as_str(), mounts[0].destination.as_str()), ("/run/maitred/launcher", LAUNCHER));
+    assert_eq!(
+        (mounts[0].source.as_str(), mounts[0].destination.as_str()),
+        ("/run/maitred/launcher", LAUNCHER)
+    );
     assert!(mounts[0].options.contains(&"ro".to_owned()));
     let (args, ..) = words(true, LAUNCHES);
     assert_eq!(args, "/dev/.maitred-launcher bind:1 prove:2048:16:1 prove:1048576:2:1 -- serve --port");
@@ -157,7 +169,10 @@ fn the_launcher_stands_before_the_command_and_proves_when_asked() {
     assert!(words(true, EVERYTHING).0.contains("prove:"));
     let (args, _, said) = words(true, Features { args: false, ..EVERYTHING });
     assert_eq!(args, "");
-    assert_eq!(said, "bind:1 native (huge pages not proven: the command line cannot be changed (NRI from 0.10 can))");
+    assert_eq!(
+        said,
+        "bind:1 native (huge pages not proven: the command line cannot be changed (NRI from 0.10 can))"
+    );
 }
 
 #[test]
@@ -167,6 +182,7 @@ fn an_older_mode_in_place_of_the_wish_is_said() {
     let wish = MemoryMode::WeightedInterleave;
     let said = deliver(&mut edit, wish, &tenant(PolicyCalls::Unknown), &seat("0-1"), &settings).unwrap();
     assert_eq!(said, "interleave:0-1 native (weighted-interleave is unknown to the kernel or the runtime)");
-    let said = deliver(&mut edit, MemoryMode::Preferred, &tenant(PolicyCalls::Unknown), &seat("0-1"), &settings);
+    let said =
+        deliver(&mut edit, MemoryMode::Preferred, &tenant(PolicyCalls::Unknown), &seat("0-1"), &settings);
     assert_eq!(said.unwrap(), "preferred:0 native");
 }

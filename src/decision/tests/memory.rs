@@ -111,8 +111,12 @@ fn an_annotation_tells_which_container_gets_how_much() {
 #[test]
 fn an_annotation_asks_for_no_more_than_the_pod_has() {
     let mut node = Node::new();
-    let text = refusal(&node.create(&annotated(&[("hugepages-2Mi.maitred.io", "64Mi")]), &hidden("a", 32, false)));
-    assert!(text.contains("asks for 64Mi: the pod's limit is 32Mi, and other containers of it have 0"), "{text}");
+    let text =
+        refusal(&node.create(&annotated(&[("hugepages-2Mi.maitred.io", "64Mi")]), &hidden("a", 32, false)));
+    assert!(
+        text.contains("asks for 64Mi: the pod's limit is 32Mi, and other containers of it have 0"),
+        "{text}"
+    );
     let both = annotated(&[("hugepages-2Mi.maitred.io", "20Mi")]);
     node.create(&both, &hidden("a", 32, false));
     let text = refusal(&node.create(&both, &hidden("b", 32, false)));
@@ -146,7 +150,8 @@ fn hidden_pages_are_promised_only_where_they_are_free() {
     let mut node = Node::new();
     let place = |id, mebibytes: u64| ((NodeId(id), HugepageSize::MIB2), Bytes(mebibytes << 20));
     let free = [place(0, 0), place(1, 8), place(2, 0), place(3, 0)].into();
-    node.step(Event::Pages(Pages { free, ..Pages::default() }));
+    let unused = [place(0, 0), place(1, 0), place(2, 0), place(3, 0)].into();
+    node.step(Event::Pages(Pages { free, in_use: [("id-main".into(), unused)].into() }));
     let placed = node.create(&pod("p"), &hidden("main", 8, true));
     assert_eq!(edit(&placed).mems.as_ref().unwrap().to_string(), "1");
     let text = refusal(&node.create(&pod("q"), &hidden("q", 8, true)));
