@@ -1,6 +1,7 @@
 //! Reading machines: constructed trees, gathered ones, and GPUs through a stand-in NVML.
 
 mod gpus;
+mod kubelet;
 mod odd;
 mod plain;
 mod shared;
