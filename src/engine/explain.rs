@@ -219,7 +219,7 @@ impl Offer<'_> {
         let Some(table) = self.machine.devices.get(resource) else {
             return (Vec::new(), need.named().count());
         };
-        let named = need.named().map(|id| table.mask(id).unwrap_or(Mask::EMPTY));
+        let named = need.named().map(|id| self.machine.place(resource, id).unwrap_or(Mask::EMPTY));
         let (mut known, mut unknown): (Vec<Mask>, Vec<Mask>) = named.partition(|place| !place.is_empty());
         if need.count > 0 {
             known.extend(self.free_devices(resource, table, need).iter().map(|(_, place)| *place));
