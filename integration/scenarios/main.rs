@@ -4,7 +4,9 @@
 //! Runs inside the native lane's chroot or inside the NUMA guest (see `../lane-*.sh`), as root, with
 //! the machine to itself.
 
+mod allotted;
 mod bench;
+mod cdi;
 mod cgroup;
 mod cri;
 mod demo;
@@ -19,6 +21,7 @@ mod node;
 mod observe;
 mod options;
 mod pod;
+mod podresources;
 mod runner;
 mod scenarios;
 mod service;
