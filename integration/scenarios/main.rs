@@ -16,6 +16,7 @@ mod list;
 mod machine;
 mod messages {
     include!(concat!(env!("OUT_DIR"), "/cri/mods.rs"));
+    include!(concat!(env!("OUT_DIR"), "/podresources/mods.rs"));
 }
 mod node;
 mod observe;
@@ -55,15 +56,21 @@ fn run(options: &Options) -> Result<bool> {
         return bench::serve_idle(socket).map(|()| true);
     }
     let mut node = Node::new(options)?;
-    let done = runner::set_up(&mut node).and_then(|()| match options.bench_create {
-        Some(rounds) => bench::create(&mut node, rounds).map(|()| true),
-        None if options.demo => demo::run(&mut node),
-        None => runner::run(&mut node, options),
-    });
+    let done = runner::set_up(&mut node).and_then(|()| play(&mut node, options));
     if done.is_err() || (options.demo && matches!(done, Ok(false))) {
         runner::show_logs(&node, (0, 0));
     }
     let ended = node.shut_down();
     let passed = done?;
     ended.map(|()| passed)
+}
+
+/// What the command line asks for.
+fn play(node: &mut Node, options: &Options) -> Result<bool> {
+    match (options.bench_create, options.bench_podresources) {
+        (Some(rounds), _) => bench::create(node, rounds).map(|()| true),
+        (None, Some(rounds)) => bench::podresources(node, rounds).map(|()| true),
+        (None, None) if options.demo => demo::run(node),
+        (None, None) => runner::run(node, options),
+    }
 }

@@ -309,9 +309,14 @@ impl Node {
         for container in &seated.containers {
             self.cri.stop_container(container)?;
         }
-        self.remove_sandbox(&seated.sandbox)?;
-        self.book().forget(&seated.pod);
-        cgroup::remove(&seated.pod.cgroup_parent());
+        self.remove_pod(&seated.pod, &seated.sandbox)
+    }
+
+    /// `remove`, where no container runs any more.
+    pub fn remove_pod(&self, pod: &Pod, sandbox: &str) -> Result<()> {
+        self.remove_sandbox(sandbox)?;
+        self.book().forget(pod);
+        cgroup::remove(&pod.cgroup_parent());
         Ok(())
     }
 
