@@ -89,6 +89,7 @@ pub fn machine(root: &Root, options: &Options) -> Result<Machine, DiscoverError>
         gpus,
         nics,
         pci,
+        ..Topology::default()
     };
     Ok(Machine { topology, warnings })
 }

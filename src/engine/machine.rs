@@ -16,7 +16,7 @@ pub const NIC: &str = "nic";
 /// The id a GPU is counted under: its UUID, or its PCI address where that is unknown.
 #[must_use]
 pub fn gpu_id(gpu: &Gpu) -> DeviceId {
-    DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()))
+    gpu.id()
 }
 
 /// What is kept for the system.

@@ -59,6 +59,8 @@ pub struct ContainerRequest {
     pub devices: BTreeMap<ResourceName, DeviceRequest>,
     /// The container asked not to get exclusive CPUs (`exclusive.maitred.io: "false"`).
     pub opt_out: bool,
+    /// Its GPUs must all be connected with each other by NVLink (`gpu-link.maitred.io: nvlink`).
+    pub linked: bool,
 }
 
 impl ContainerRequest {
@@ -74,6 +76,7 @@ impl ContainerRequest {
             hugepages: BTreeMap::new(),
             devices: BTreeMap::new(),
             opt_out: false,
+            linked: false,
         }
     }
 

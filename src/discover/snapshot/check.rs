@@ -25,7 +25,7 @@ pub(super) fn topology(raw: raw::Snapshot) -> Result<Topology> {
     let numa_nodes = nodes(&raw.numa_nodes, &cpus)?;
     let gpus = gpus(raw.gpus, &numa_nodes)?;
     let nics = nics(raw.nics, &numa_nodes)?;
-    Ok(Topology { cpus, isolated, packages, numa_nodes, cores, llcs, gpus, nics, pci: Vec::new() })
+    Ok(Topology { cpus, isolated, packages, numa_nodes, cores, llcs, gpus, nics, ..Topology::default() })
 }
 
 fn cpus(place: String, text: &str) -> Result<CpuSet> {
