@@ -15,8 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     nri.customize(services);
     generate(nri, "src/nri/nri.proto", &out.join("nri"), &["nri", "nri_ttrpc"])?;
     // CRI: messages alone, because the scenarios speak gRPC through h2.
-    generate(Codegen::new(), "integration/scenarios/cri.proto", &out.join("cri"), &["cri"])?;
-    generate(Codegen::new(), "integration/scenarios/podresources.proto", &out.join("podresources"), &["podresources"])
+    generate(Codegen::new(), "integration/scenarios/cri.proto", &out.join("cri"), &["cri"])
 }
 
 /// Generates code for one file and a `mods.rs` that declares the modules worth including.

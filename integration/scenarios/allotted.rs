@@ -1,9 +1,9 @@
 //! What the kubelet has allotted: the book behind its podresources service, and the files it keeps beside it.
 
 use crate::list::{self, Set};
-use crate::messages::podresources::*;
 use crate::pod::{Allotment, Container, Pod};
 use anyhow::{Context, Result};
+use maitred::discover::kubelet_proto::*;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;

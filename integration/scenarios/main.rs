@@ -16,7 +16,6 @@ mod list;
 mod machine;
 mod messages {
     include!(concat!(env!("OUT_DIR"), "/cri/mods.rs"));
-    include!(concat!(env!("OUT_DIR"), "/podresources/mods.rs"));
 }
 mod node;
 mod observe;

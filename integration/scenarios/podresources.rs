@@ -4,7 +4,6 @@
 //! alone), a slow one, one that talks nonsense, and it counts what it is asked.
 
 use crate::allotted::Book;
-use crate::messages::podresources::*;
 use anyhow::{Context, Result};
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::server::SendResponse;

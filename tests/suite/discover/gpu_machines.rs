@@ -7,6 +7,7 @@ use maitred::model::{Gpu, PciDistance};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 const TWO_NODES: Regular = Regular { sockets: 2, nodes_per_socket: 1, cores_per_node: 2, threads: 1 };
 
@@ -19,6 +20,9 @@ fn child() {
     let root = Root::open(&dir).unwrap();
     let library = std::env::var("MAITRED_TEST_NVML").unwrap();
     let options = Options { nvml: NvmlLibrary::At(library.into()) };
+    if std::env::var_os("MAITRED_TEST_MEASURE").is_some() {
+        return measure(&root, &options);
+    }
     let answer = match machine(&root, &options) {
         Err(error) => json!({ "error": error.to_string() }),
         Ok(read) => {
@@ -237,4 +241,44 @@ fn a_gpu_whose_every_call_fails_is_named() {
     let answer = read_with(&tree, &library(), &nvml);
     let error = answer["error"].as_str().unwrap_or_default();
     assert!(error.starts_with("NVML cannot identify GPU 1 ("), "{answer}");
+}
+
+/// What a read of the machine takes with NVML and without it, and what is left of the library afterwards.
+fn measure(root: &Root, options: &Options) {
+    let without = Options { nvml: NvmlLibrary::Off };
+    for (name, options) in [("sysfs and procfs alone", &without), ("with NVML", options)] {
+        let mut times: Vec<Duration> = (0..200)
+            .map(|_| {
+                let begin = Instant::now();
+                machine(root, options).unwrap();
+                begin.elapsed()
+            })
+            .collect();
+        times.sort();
+        println!("{name}: p50 {:?}, p90 {:?}, most {:?}", times[100], times[180], times[199]);
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = maps.lines().filter(|line| line.contains("libfake_nvml")).count();
+    println!("mappings of the library afterwards: {mapped}");
+}
+
+/// Run with `cargo test --release --test suite gpu_machines::reading -- --ignored --nocapture`. The stand-in
+/// answers at once, so that this is our own part: a real driver's nvmlInit comes on top.
+#[test]
+#[ignore = "a measurement"]
+fn reading_eight_gpus() {
+    let (tree, nvml) = (TWO_NODES.tree(), described("nvswitch-8"));
+    alone(&tree, &nvml);
+    let config = tree.path().join("nvml.json");
+    std::fs::write(&config, nvml.to_string()).unwrap();
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "discover::gpu_machines::child", "--ignored", "--nocapture"])
+        .env("FAKE_NVML_CONFIG", config)
+        .env("MAITRED_TEST_TREE", tree.path())
+        .env("MAITRED_TEST_NVML", library())
+        .env("MAITRED_TEST_MEASURE", "1")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    print!("{}", String::from_utf8_lossy(&done.stdout));
 }
