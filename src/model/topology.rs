@@ -20,6 +20,9 @@ pub struct Topology {
     pub llcs: Vec<Llc>,
     /// GPUs, by index.
     pub gpus: Vec<Gpu>,
+    /// UUIDs of MIG devices by the N of the `/dev/nvidia-caps/nvidia-capN` that opens their compute instance. Not
+    /// part of the snapshot format.
+    pub mig_nodes: BTreeMap<u32, String>,
     /// RDMA NICs, by name.
     pub nics: Vec<Nic>,
     /// Every PCI function, GPUs and NICs too, by address: where a device node or a `PCIDEVICE_*`
