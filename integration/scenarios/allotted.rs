@@ -3,7 +3,7 @@
 use crate::list::{self, Set};
 use crate::pod::{Allotment, Container, Pod};
 use anyhow::{Context, Result};
-use maitred::discover::kubelet_proto::*;
+use maitred::discover::kubelet::proto::*;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,10 @@ impl Book {
     }
 
     pub fn list(&self) -> ListPodResourcesResponse {
-        ListPodResourcesResponse { pod_resources: self.pods.values().map(told).collect(), ..Default::default() }
+        ListPodResourcesResponse {
+            pod_resources: self.pods.values().map(told).collect(),
+            ..Default::default()
+        }
     }
 
     pub fn get(&self, namespace: &str, name: &str) -> Option<PodResources> {
@@ -75,7 +78,10 @@ impl Book {
             }
         }
         let default = list::show(&shared);
-        write(CPU_STATE, &json!({"policyName": "static", "defaultCpuSet": default, "entries": entries, "checksum": 0}))
+        write(
+            CPU_STATE,
+            &json!({"policyName": "static", "defaultCpuSet": default, "entries": entries, "checksum": 0}),
+        )
     }
 }
 

@@ -43,9 +43,7 @@ fn node(path: &str, minor: u32) -> Value {
 
 /// Each GPU by UUID and by index, as both writers offer them, and the edits common to all.
 fn spec(kind: &str, machine: &Machine) -> Value {
-    let device = |name: String, gpu: &Gpu| {
-        json!({"name": name, "containerEdits": {"deviceNodes": [node(&gpu.node_path(), gpu.minor)]}})
-    };
+    let device = |name: String, gpu: &Gpu| json!({"name": name, "containerEdits": {"deviceNodes": [node(&gpu.node_path(), gpu.minor)]}});
     let by_uuid = machine.gpus.iter().map(|gpu| device(gpu.uuid.clone(), gpu));
     let by_index = machine.gpus.iter().enumerate().map(|(index, gpu)| device(index.to_string(), gpu));
     json!({

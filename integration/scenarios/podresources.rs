@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::server::SendResponse;
 use http::{HeaderMap, HeaderValue, Request, Response};
+use maitred::discover::kubelet::proto::*;
 use protobuf::Message;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -105,11 +106,7 @@ async fn serve(stream: UnixStream, desk: Arc<Desk>) {
     }
 }
 
-async fn answer(
-    request: Request<h2::RecvStream>,
-    respond: SendResponse<Bytes>,
-    desk: &Desk,
-) -> Result<()> {
+async fn answer(request: Request<h2::RecvStream>, respond: SendResponse<Bytes>, desk: &Desk) -> Result<()> {
     desk.calls.fetch_add(1, Ordering::Relaxed);
     let method = request.uri().path().strip_prefix(SERVICE).unwrap_or_default().to_owned();
     let mut body = request.into_body();
@@ -140,7 +137,8 @@ impl Desk {
                 let found = book.get(&namespace, &name);
                 let found = found
                     .ok_or_else(|| (UNKNOWN, format!("pod {name} in namespace {namespace} not found")))?;
-                let answer = GetPodResourcesResponse { pod_resources: Some(found).into(), ..Default::default() };
+                let answer =
+                    GetPodResourcesResponse { pod_resources: Some(found).into(), ..Default::default() };
                 answer.write_to_bytes().map_err(internal)
             }
             _ => Err((UNIMPLEMENTED, format!("unknown method {method}"))),

@@ -17,12 +17,42 @@ const HIDE: Settings =
     Settings { gpus: Gpus { placement: "keep", pool: "none", unrequested: "hide" }, ..Settings::ENFORCE };
 
 pub const ALL: &[Scenario] = &[
-    Scenario { name: "a GPU allotted to another pod is refused", lanes: Lanes::Native, settings: KEEP, run: stolen },
-    Scenario { name: "replicas share a GPU, others do not", lanes: Lanes::Native, settings: KEEP, run: replicas },
-    Scenario { name: "a GPU the kubelet gave on is the new pod's", lanes: Lanes::Native, settings: KEEP, run: given_on },
-    Scenario { name: "a kubelet that answers late or badly holds nobody up", lanes: Lanes::Native, settings: KEEP, run: unhelpful },
-    Scenario { name: "devices on two nodes refuse the pod before it has begun", lanes: Lanes::Guest, settings: KEEP, run: at_the_sandbox },
-    Scenario { name: "GPUs nobody asked for are hidden, or left", lanes: Lanes::Native, settings: HIDE, run: unrequested },
+    Scenario {
+        name: "a GPU allotted to another pod is refused",
+        lanes: Lanes::Native,
+        settings: KEEP,
+        run: stolen,
+    },
+    Scenario {
+        name: "replicas share a GPU, others do not",
+        lanes: Lanes::Native,
+        settings: KEEP,
+        run: replicas,
+    },
+    Scenario {
+        name: "a GPU the kubelet gave on is the new pod's",
+        lanes: Lanes::Native,
+        settings: KEEP,
+        run: given_on,
+    },
+    Scenario {
+        name: "a kubelet that answers late or badly holds nobody up",
+        lanes: Lanes::Native,
+        settings: KEEP,
+        run: unhelpful,
+    },
+    Scenario {
+        name: "devices on two nodes refuse the pod before it has begun",
+        lanes: Lanes::Guest,
+        settings: KEEP,
+        run: at_the_sandbox,
+    },
+    Scenario {
+        name: "GPUs nobody asked for are hidden, or left",
+        lanes: Lanes::Native,
+        settings: HIDE,
+        run: unrequested,
+    },
     usual("no GPU is given twice, across restarts of both sides", Lanes::Native, never_twice),
 ];
 
