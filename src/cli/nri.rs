@@ -1,18 +1,19 @@
 //! `maitred nri`: the daemon.
 
+use super::devices::Machine;
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
 use crate::decision::{CpusetUpdate, Mode, Observed, Pages, PagesByNode, State};
-use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
+use crate::discover::{self, Kubelet, Root};
 use crate::host::{self, privileges};
 use crate::ledger::Record;
 use crate::log;
-use crate::model::{ContainerId, ContainerKey, Gpu, Topology};
-use crate::nri::{self, BoxError, Options, Seating, Setup, Transport};
+use crate::model::{ContainerId, ContainerKey};
+use crate::nri::{self, Around, BoxError, Options, Seating, Setup, Transport};
 use crate::store::{Loaded, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Run as NRI plugin of containerd
@@ -20,8 +21,8 @@ use std::time::Duration;
 /// Connects to containerd's NRI socket, or takes the connection over when containerd started it from its plugin
 /// directory; then it is called NN-maitred there and takes no arguments.
 ///
-/// Needs root, gives up every capability at its start, and reads the GPUs then: where a driver is loaded later,
-/// start it again.
+/// Needs root and gives up every capability at its start. Reads the GPUs then, and again after the next event where
+/// a driver is loaded later.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The configuration [default: /etc/maitred/config.toml, if there]
@@ -67,6 +68,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
     let cgroups = Files { cgroups: host::Cgroups::find(Path::new("/"))?, root: root.clone() };
+    let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
     let mut node = Node::new(root, config)?;
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
     let options = Options {
@@ -75,13 +77,26 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         transport: Transport::new(inherited.as_deref(), &args.socket)?,
         deadline: node.config.failure.deadline,
     };
-    let hints = Arc::new(Remembering(store.clone()));
+    let around = Around {
+        cgroups: Arc::new(cgroups),
+        hints: Arc::new(Remembering(store.clone())),
+        allotments: Arc::new(kubelet),
+        devices: Arc::clone(&node.machine) as _,
+    };
     let prepare = move |host: &nri::Host| node.prepare(host);
-    let seating = Seating::new(prepare, Arc::new(cgroups), hints, move || is_off(store.as_ref()));
+    let seating = Seating::new(prepare, around, move || is_off(store.as_ref()));
     nri::run(&options, seating)?;
     drop(lock);
     Ok(Exit::Fine)
 }
+
+/// How long a decision waits for the kubelet's podresources: a fraction of a millisecond is usual. Where the deadline
+/// is short the decision needs most of it.
+fn podresources_budget(deadline: Duration) -> Duration {
+    PODRESOURCES_BUDGET.min(deadline / 4)
+}
+
+const PODRESOURCES_BUDGET: Duration = Duration::from_millis(100);
 
 /// The store; without one the daemon goes on in memory where `/run` cannot be written.
 fn open_store(dir: &Path) -> Result<Option<Store>, CliError> {
@@ -111,16 +126,13 @@ fn is_off(store: Option<&Store>) -> bool {
 struct Node {
     root: Root,
     config: Config,
-    gpus: Vec<Gpu>,
+    machine: Arc<Machine>,
 }
-
-/// A runtime waits five seconds for a plugin it launched; a sick driver can take longer than that to answer.
-const NVML_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Node {
     fn new(root: Root, config: Config) -> Result<Self, CliError> {
-        let gpus = gpus(&root, &config)?;
-        Ok(Self { root, config, gpus })
+        let machine = Arc::new(Machine::new(root.clone(), &config.gpu.driver_root)?);
+        Ok(Self { root, config, machine })
     }
 
     fn prepare(&mut self, host: &nri::Host) -> Result<Setup, BoxError> {
@@ -129,8 +141,7 @@ impl Node {
             self.config = Config::parse(&host.config, "the configuration the runtime passes on")?;
         }
         let config = self.config.clone();
-        let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
-        let state = State::new(Arc::new(topology), &config.reserve(), &config.gpu.annotation_pool)?;
+        let state = State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
         if settings.mode == Mode::Enforce && self.kubelet_decides(config.authority) {
             settings.mode = Mode::Audit;
@@ -141,48 +152,26 @@ impl Node {
     /// Two managers must not hand out the same CPUs. What the kubelet's static policy decides is not ours to
     /// change, and this version cannot follow it either.
     fn kubelet_decides(&self, authority: Authority) -> bool {
-        let state = discover::kubelet_cpu_policy(&self.root).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the kubelet's CPU Manager state cannot be read: taken as not static");
+        let manager = discover::kubelet_cpu_manager(&self.root).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kubelet's CPU Manager policy cannot be read: taken as not static");
             None
         });
-        let is_static = state.is_some_and(|state| state.policy == "static");
+        let is_static = manager.as_ref().is_some_and(|manager| manager.policy == "static");
+        let source = manager.map_or_else(|| "nothing says otherwise".to_owned(), |manager| manager.source);
         match (is_static, authority) {
-            (false, _) => {}
+            (false, _) => tracing::info!(source, "the kubelet's CPU Manager policy is not static"),
             (true, Authority::Auto) => tracing::error!(
-                "the kubelet's CPU Manager policy is static (cpu_manager_state): only auditing; set it to none, \
-                 or authority = \"maitred\" to enforce all the same"
+                source,
+                "the kubelet's CPU Manager policy is static: only auditing; set it to none, or authority = \
+                 \"maitred\" to enforce all the same"
             ),
             (true, Authority::Maitred) => tracing::warn!(
-                "the kubelet's CPU Manager policy is static (cpu_manager_state): it hands out CPUs too; set it to none"
+                source,
+                "the kubelet's CPU Manager policy is static: it hands out CPUs too; set it to none"
             ),
         }
         is_static && authority == Authority::Auto
     }
-}
-
-fn read(root: &Root, nvml: NvmlLibrary) -> Result<Topology, DiscoverError> {
-    let mut options = discover::Options::for_root(root, None);
-    options.nvml = nvml;
-    discover::topology(root, &options)
-}
-
-/// The GPUs through NVML, or as the kernel shows them where the driver does not answer in time.
-fn gpus(root: &Root, config: &Config) -> Result<Vec<Gpu>, CliError> {
-    let options = discover::Options::for_root(root, Some(&config.gpu.driver_root));
-    let (send, receive) = mpsc::channel();
-    let theirs = root.clone();
-    std::thread::spawn(move || send.send(discover::topology(&theirs, &options)));
-    let read = match receive.recv_timeout(NVML_PATIENCE) {
-        Ok(read) => read,
-        Err(_) => {
-            tracing::error!(
-                patience_s = NVML_PATIENCE.as_secs(),
-                "NVML does not answer: GPUs as the kernel shows them"
-            );
-            read(root, NvmlLibrary::Off)
-        }
-    };
-    read.map(|topology| topology.gpus).map_err(CliError::Discover)
 }
 
 /// The store behind what the daemon remembers.

@@ -15,6 +15,7 @@ mod nvml;
 mod parse;
 mod pci;
 mod root;
+mod sign;
 pub mod snapshot;
 
 pub use error::{DiscoverError, Warning};
@@ -23,6 +24,7 @@ pub use kubelet::{
 };
 pub use nodes::free_hugepages;
 pub use root::Root;
+pub use sign::{Sign, sign};
 
 use crate::model::{NodeSet, Topology};
 use std::path::{Path, PathBuf};

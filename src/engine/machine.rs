@@ -1,6 +1,7 @@
 //! A topology prepared for deciding.
 
 use super::layout::Layout;
+use super::links::Links;
 use super::mask::Mask;
 use crate::model::{
     Bytes, CpuSet, DeviceId, Gpu, HugepageSize, MemoryKind, NodeId, NodeSet, Placement, ResourceName,
@@ -10,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The resource GPUs are counted under.
 pub const GPU: &str = "nvidia.com/gpu";
+/// The resource MIG devices are counted under, of whatever profile.
+pub const MIG: &str = "nvidia.com/mig";
 /// The resource RDMA NICs are counted under.
 pub const NIC: &str = "nic";
 
@@ -101,11 +104,17 @@ pub struct Machine {
     pub(super) devices: BTreeMap<ResourceName, DeviceTable>,
     /// The node that is a device's own memory.
     pub(super) device_memory: BTreeMap<DeviceId, NodeId>,
+    /// The GPU that each MIG device is a part of.
+    pub(super) parts: BTreeMap<String, DeviceId>,
+    /// Resources whose devices are another resource's.
+    pub(super) families: BTreeMap<ResourceName, ResourceName>,
+    pub(super) links: Links,
 }
 
 impl Machine {
     /// Prepares a topology. GPUs become the resource `nvidia.com/gpu` under their UUID (their PCI
-    /// address where that is unknown), RDMA NICs `nic` under their name.
+    /// address where that is unknown), MIG devices `nvidia.com/mig` under theirs, RDMA NICs `nic` under
+    /// their name. A GPU with MIG devices is not chosen as a whole.
     ///
     /// # Errors
     /// A machine without CPUs that can be placed or with too many nodes, reserved CPUs of which none is
@@ -138,6 +147,9 @@ impl Machine {
             nodes,
             devices: BTreeMap::new(),
             device_memory: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            families: BTreeMap::from([(MIG.into(), GPU.into())]),
+            links: Links::new(topology),
         };
         machine.add_known_devices(topology);
         Ok(machine)
@@ -150,10 +162,18 @@ impl Machine {
         let nics = topology.nics.iter();
         let nics = nics.map(|nic| Device { id: DeviceId::new(&*nic.name), nodes: close(nic.numa_node) });
         let nics = nics.collect();
+        let on = |gpu: &Gpu| -> Vec<(DeviceId, Gpu)> {
+            gpu.mig.iter().map(|mig| (DeviceId::new(&*mig.uuid), gpu.clone())).collect()
+        };
+        let parts: Vec<(DeviceId, Gpu)> = topology.gpus.iter().flat_map(on).collect();
+        let mig = parts.iter().map(|(id, gpu)| Device { id: id.clone(), nodes: close(gpu.numa_node) });
+        self.set_devices(MIG.into(), mig.collect());
+        self.parts = parts.iter().map(|(id, gpu)| (id.to_string(), gpu.id())).collect();
         self.set_devices(GPU.into(), gpus);
         self.set_devices(NIC.into(), nics);
         let own = topology.gpus.iter().filter_map(|gpu| Some((gpu_id(gpu), gpu.memory_node?)));
-        self.device_memory = own.collect();
+        let of_parts = parts.iter().filter_map(|(id, gpu)| Some((id.clone(), gpu.memory_node?)));
+        self.device_memory = own.chain(of_parts).collect();
     }
 
     /// Replaces the devices of a resource; their order is the order they are handed out in. A device of
@@ -170,6 +190,19 @@ impl Machine {
         } else {
             self.devices.insert(resource, DeviceTable { devices, masks });
         }
+    }
+
+    /// Where somebody who knows it says that a device is: one the machine does not have, or of which it does not
+    /// know where it is. False where there was nothing to learn.
+    pub fn learn(&mut self, resource: &ResourceName, device: Device) -> bool {
+        let mut devices = self.devices(resource).to_vec();
+        match devices.iter_mut().find(|known| known.id == device.id) {
+            Some(known) if known.nodes.is_some() || device.nodes.is_none() => return false,
+            Some(known) => known.nodes = device.nodes,
+            None => devices.push(device),
+        }
+        self.set_devices(resource.clone(), devices);
+        true
     }
 
     /// Whether a placement that would leave no shared CPU is refused. It is, unless this is switched

@@ -3,8 +3,8 @@
 //! Everything here is a pure function of its arguments. The rules are those of the kubelet's Topology,
 //! CPU, Memory and Device Managers. A decision goes through the files in this order: a request becomes a
 //! need (`need`), what is free for its pod becomes rules about node sets (`offer`, `hints`), these are
-//! merged to one set (`merge`), and there devices, CPUs and memory are taken (`allocate`, `take`). A
-//! refusal is explained afterwards (`explain`, `sentence`).
+//! merged to one set (`merge`), and there devices, CPUs and memory are taken (`allocate`, `take`; which
+//! devices belong together is `links`', which exclude each other `sharing`'s). A refusal is explained afterwards (`explain`, `sentence`).
 //!
 //! Node sets are never listed. One node, and pairs on any machine, are always searched to the end; so is
 //! everything on up to 12 nodes. On larger machines a search for three nodes or more has a budget
@@ -19,6 +19,7 @@ mod distribute;
 mod explain;
 mod hints;
 mod layout;
+mod links;
 mod machine;
 mod mask;
 mod merge;
@@ -30,10 +31,11 @@ mod refuse;
 pub mod rules;
 mod search;
 mod sentence;
+mod sharing;
 mod take;
 #[cfg(test)]
 mod tests;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
-pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve, gpu_id};
+pub use machine::{Device, GPU, MIG, Machine, MachineError, NIC, Reserve, gpu_id};
 pub use occupancy::{Occupancy, shared_pool};

@@ -2,6 +2,7 @@
 
 use super::books::Block;
 use super::hints::{Hints, Preference, Shape, fewest};
+use super::links::Candidate;
 use super::machine::{DeviceTable, Machine};
 use super::mask::Mask;
 use super::need::{DeviceNeed, Need};
@@ -15,6 +16,7 @@ pub(super) struct Offer<'a> {
     pub(super) machine: &'a Machine,
     pub(super) occupancy: &'a Occupancy,
     pub(super) policy: &'a Policy,
+    pub(super) pod: &'a PodUid,
     /// CPUs nobody holds.
     pub(super) free: CpuSet,
     /// What the pod's ended init containers leave.
@@ -25,11 +27,11 @@ impl<'a> Offer<'a> {
     pub(super) fn new(
         machine: &'a Machine,
         occupancy: &'a Occupancy,
-        pod: &PodUid,
+        pod: &'a PodUid,
         policy: &'a Policy,
     ) -> Self {
         let free = occupancy.free_cpus(machine);
-        Self { machine, occupancy, policy, free, reusable: occupancy.reusable(pod) }
+        Self { machine, occupancy, policy, pod, free, reusable: occupancy.reusable(pod) }
     }
 
     /// The hints of every resource that has a preference.
@@ -109,9 +111,13 @@ impl<'a> Offer<'a> {
     ) -> Vec<(&'t DeviceId, Mask)> {
         let own = self.reusable.devices.get(resource);
         let named: BTreeSet<&DeviceId> = need.named().collect();
+        let (machine, occupancy) = (self.machine, self.occupancy);
+        let left = |id: &DeviceId| own.is_some_and(|own| own.contains(id));
         let free = |id: &DeviceId| {
-            let held = self.occupancy.holder(resource, id).is_some();
-            (!held || own.is_some_and(|own| own.contains(id))) && !named.contains(id)
+            occupancy.rivals(machine, resource, id).all(|(_, _, held)| left(held))
+                && !occupancy.is_in_use(machine, resource, id)
+                && !machine.is_split(id)
+                && !named.contains(id)
         };
         let all = table.devices.iter().zip(&table.masks).map(|(device, mask)| (&device.id, *mask));
         all.filter(|(id, _)| free(id)).collect()
@@ -141,12 +147,31 @@ impl<'a> Offer<'a> {
         let hits = hits.into_iter().map(|mask| Demand::hit(self.nodes(), mask));
         // Only nodes that have such a device come into its hints.
         let universe = table.masks.iter().fold(Mask::EMPTY, |all, mask| all | *mask);
+        let universe = self.linked_nodes(&free, need, universe);
         Some(Hints {
             universe,
             demands: std::iter::once(now).chain(hits).collect(),
             shape: None,
             preference: Preference::Fewest(fewest(universe, &[ever])),
         })
+    }
+}
+
+impl Offer<'_> {
+    /// The nodes that have enough free devices which are all connected, where that is asked for and such there
+    /// are; else all of them, and what is taken there is refused with its reason.
+    fn linked_nodes(&self, free: &[(&DeviceId, Mask)], need: &DeviceNeed, universe: Mask) -> Mask {
+        let count = need.linked.min(need.count);
+        if count < 2 {
+            return universe;
+        }
+        let enough = |node: &Mask| {
+            let here = free.iter().filter(|(_, mask)| mask.meets(*node));
+            let here: Vec<Candidate> = here.map(|(id, _)| Candidate { id, rank: 0 }).collect();
+            self.machine.links.best(&here, &[], count, true).is_some()
+        };
+        let nodes = universe.iter().map(Mask::single).filter(enough).fold(Mask::EMPTY, |all, node| all | node);
+        if nodes.is_empty() { universe } else { nodes }
     }
 }
 

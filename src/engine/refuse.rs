@@ -43,6 +43,10 @@ pub(super) enum Failure {
     Devices { resource: ResourceName, needed: usize, available: usize },
     /// A device that was given is held by another container.
     DeviceHeld { resource: ResourceName, id: DeviceId, holder: ContainerKey },
+    /// No NVLink between two GPUs that were given.
+    NotConnected { one: DeviceId, other: DeviceId },
+    /// Not as many free GPUs as needed are all connected by NVLink.
+    NoneConnected { resource: ResourceName, needed: usize },
     /// A device that was given is not on the pod's nodes.
     DeviceElsewhere { resource: ResourceName, id: DeviceId, place: NodeSet, nodes: NodeSet },
     /// Too few CPUs.

@@ -58,6 +58,13 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
         Failure::DeviceHeld { resource, id, holder } => {
             format!("{} {id} is held by {holder}", device(resource))
         }
+        Failure::NotConnected { one, other } => {
+            format!("no NVLink connects GPU {one} with GPU {other}, and gpu-link nvlink asks for that")
+        }
+        Failure::NoneConnected { resource, needed } => format!(
+            "no {} that NVLink connects with each other are free{on_seat}, and gpu-link nvlink asks for that",
+            count(resource, *needed)
+        ),
         Failure::DeviceElsewhere { resource, id, place, nodes } => {
             let (place, nodes) = (place.words(), nodes.words());
             format!("{} {id} is on {place}, the pod on {nodes}", device(resource))

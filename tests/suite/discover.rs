@@ -2,6 +2,7 @@
 
 mod gpu_machines;
 mod gpus;
+mod kubelet;
 mod odd;
 mod plain;
 mod shared;

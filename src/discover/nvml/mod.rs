@@ -80,13 +80,19 @@ fn open(library: &NvmlLibrary, warnings: &mut Vec<Warning>) -> Option<(Nvml, Pat
     None
 }
 
+const NAME: &str = "libnvidia-ml.so.1";
 /// Where the GPU Operator's driver container leaves its files on the host.
 const OPERATOR_ROOT: &str = "/run/nvidia/driver";
 
-/// The name as the loader knows it, then the places distributions and driver containers use; on the host itself
-/// also those below the GPU Operator's driver root.
+/// The name as the loader knows it, then the library files there are.
 fn candidates(driver_root: &Path) -> Vec<PathBuf> {
-    const NAME: &str = "libnvidia-ml.so.1";
+    let of_loader = (driver_root == Path::new("/")).then(|| PathBuf::from(OsStr::new(NAME)));
+    of_loader.into_iter().chain(libraries(driver_root)).collect()
+}
+
+/// The library where distributions and driver containers put it; on the host itself also below the GPU Operator's
+/// driver root.
+pub(super) fn libraries(driver_root: &Path) -> Vec<PathBuf> {
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
     let dirs = [
         "usr/lib64".into(),
@@ -95,12 +101,10 @@ fn candidates(driver_root: &Path) -> Vec<PathBuf> {
         "lib64".into(),
         format!("lib/{triple}"),
     ];
-    let on_host = driver_root == Path::new("/");
-    let of_loader = on_host.then(|| PathBuf::from(OsStr::new(NAME)));
-    let roots = [Some(driver_root), on_host.then_some(Path::new(OPERATOR_ROOT))];
+    let operator = (driver_root == Path::new("/")).then_some(Path::new(OPERATOR_ROOT));
     let below = |root: &Path| dirs.iter().map(|dir| root.join(dir).join(NAME)).collect::<Vec<_>>();
-    let in_roots = roots.into_iter().flatten().flat_map(below).filter(|path| path.exists());
-    of_loader.into_iter().chain(in_roots).collect()
+    let roots = std::iter::once(driver_root).chain(operator);
+    roots.flat_map(below).filter(|path| path.exists()).collect()
 }
 
 fn read_all(nvml: &Nvml, path: &Path, warnings: &mut Vec<Warning>) -> Option<Offered> {
