@@ -216,7 +216,8 @@ fn nodes(nodes: &[DeviceNode], topology: &Topology, claims: &mut Claims) {
         claims.add_gpu(DeviceId::new(&**uuid), Strategy::Nodes);
     }
     for gpu in nodes.iter().filter_map(|node| gpu_of_minor(gpu_minor(node)?, topology)) {
-        let of_it = |id: &&DeviceId| topology.gpu_named(id.as_str()).is_some_and(|n| n.gpu.index == gpu.index);
+        let of_it =
+            |id: &&DeviceId| topology.gpu_named(id.as_str()).is_some_and(|n| n.gpu.index == gpu.index);
         let known: Vec<DeviceId> = claims.strategies.keys().filter(of_it).cloned().collect();
         let ids = if known.is_empty() { vec![gpu.id()] } else { known };
         ids.into_iter().for_each(|id| claims.add_gpu(id, Strategy::Nodes));

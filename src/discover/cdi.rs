@@ -152,7 +152,8 @@ mod tests {
         }
         let mut warnings = Vec::new();
         let devices = read(&Root::open(dir.path()).unwrap(), &mut warnings);
-        let inside = |warning: &Warning| warning.to_string().replace(&format!("{}/", dir.path().display()), "");
+        let inside =
+            |warning: &Warning| warning.to_string().replace(&format!("{}/", dir.path().display()), "");
         (devices, warnings.iter().map(inside).collect())
     }
 
@@ -162,15 +163,20 @@ mod tests {
         env: [\"A=b\"]\ncontainerEdits:\n  deviceNodes:\n  - path: /dev/nvidiactl\n  hooks: []\n";
 
     fn json(kind: &str, name: &str, node: &str) -> String {
-        format!(r#"{{"cdiVersion":"0.6.0","kind":"{kind}","devices":[{{"name":"{name}","containerEdits":
-            {{"deviceNodes":[{{"path":"{node}"}}]}}}}]}}"#)
+        format!(
+            r#"{{"cdiVersion":"0.6.0","kind":"{kind}","devices":[{{"name":"{name}","containerEdits":
+            {{"deviceNodes":[{{"path":"{node}"}}]}}}}]}}"#
+        )
     }
 
     #[test]
     fn both_notations_give_nodes_on_the_host() {
         let nic = json("vendor.com/nic", "x", "/dev/nic0");
-        let (devices, warnings) =
-            read_of(&[("etc/cdi/nvidia.yaml", YAML), ("var/run/cdi/nic.json", &nic), ("etc/cdi/README", "?")]);
+        let (devices, warnings) = read_of(&[
+            ("etc/cdi/nvidia.yaml", YAML),
+            ("var/run/cdi/nic.json", &nic),
+            ("etc/cdi/README", "?"),
+        ]);
         assert_eq!(warnings, [""; 0]);
         assert_eq!(devices["nvidia.com/gpu=0"], ["/run/nvidia/driver/dev/nvidia3", "/dev/nvidiactl"]);
         assert_eq!(devices["nvidia.com/gpu=GPU-b"], ["/dev/nvidia1", "/dev/nvidiactl"]);
@@ -198,9 +204,13 @@ mod tests {
             ("bad.json", r#"{"kind":"a.b/c","devices":[{"name":""}]}"#, "a device has no name"),
             ("bad.json", r#"{"devices":[]}"#, "missing field `kind`"),
         ] {
-            let (devices, warnings) = read_of(&[(&format!("etc/cdi/{file}"), bad), ("etc/cdi/good.json", &good)]);
+            let (devices, warnings) =
+                read_of(&[(&format!("etc/cdi/{file}"), bad), ("etc/cdi/good.json", &good)]);
             assert_eq!((devices.len(), warnings.len()), (1, 1), "{bad}");
-            assert!(warnings[0].starts_with(&format!("the CDI spec etc/cdi/{file} is left out: ")), "{warnings:?}");
+            assert!(
+                warnings[0].starts_with(&format!("the CDI spec etc/cdi/{file} is left out: ")),
+                "{warnings:?}"
+            );
             assert!(warnings[0].contains(says), "{warnings:?}");
         }
     }

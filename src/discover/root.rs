@@ -190,7 +190,9 @@ impl Root {
     pub fn yaml<T: serde::de::DeserializeOwned>(&self, inside: &str) -> Result<Option<T>, DiscoverError> {
         let Some(text) = self.read(inside)? else { return Ok(None) };
         let value = serde_saphyr::from_str(&text);
-        value.map(Some).map_err(|source| DiscoverError::Yaml { path: self.full(inside), source: Box::new(source) })
+        value
+            .map(Some)
+            .map_err(|source| DiscoverError::Yaml { path: self.full(inside), source: Box::new(source) })
     }
 
     /// The path to open, or to connect to; `None` where there is nothing. Below `/` it is not looked at.

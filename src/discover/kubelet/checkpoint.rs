@@ -129,7 +129,9 @@ mod tests {
 
     #[test]
     fn nothing_given_is_told_from_no_file() {
-        for text in [r#"{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}"#, r#"{"Data":{}}"#] {
+        for text in
+            [r#"{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}"#, r#"{"Data":{}}"#]
+        {
             assert_eq!(read(text).unwrap(), Some(Devices::new()));
         }
         let dir = tempfile::tempdir().unwrap();
@@ -141,7 +143,9 @@ mod tests {
     fn what_is_no_checkpoint_is_an_error_with_the_place() {
         let bad_node = r#"{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"r",
             "DeviceIDs":{"node0":["a"]}}]}}"#;
-        for text in ["", "{}", r#"{"Data":{"PodDeviceEntries":[{}]}}"#, bad_node, &bad_node.replace("node0", "1024")] {
+        for text in
+            ["", "{}", r#"{"Data":{"PodDeviceEntries":[{}]}}"#, bad_node, &bad_node.replace("node0", "1024")]
+        {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains("kubelet_internal_checkpoint: "), "{error}");
         }

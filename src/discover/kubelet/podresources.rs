@@ -16,8 +16,7 @@ const LISTER: &str = "v1.PodResourcesLister";
 
 /// Every pod.
 pub(super) async fn list(socket: &Path) -> Result<Vec<PodResources>, GrpcError> {
-    let answer: ListPodResourcesResponse =
-        call(socket, "List", &ListPodResourcesRequest::default()).await?;
+    let answer: ListPodResourcesResponse = call(socket, "List", &ListPodResourcesRequest::default()).await?;
     Ok(answer.pod_resources)
 }
 
@@ -46,11 +45,7 @@ pub(super) fn is_missing(error: &GrpcError) -> bool {
         if *code == UNIMPLEMENTED || message.contains("disabled"))
 }
 
-async fn call<A: Message>(
-    socket: &Path,
-    name: &'static str,
-    request: &impl Message,
-) -> Result<A, GrpcError> {
+async fn call<A: Message>(socket: &Path, name: &'static str, request: &impl Message) -> Result<A, GrpcError> {
     let wrong = |source| GrpcError::Message { method: name, source };
     let message = request.write_to_bytes().map_err(wrong)?;
     let answer = grpc::unary(socket, Method { service: LISTER, name }, &message).await?;

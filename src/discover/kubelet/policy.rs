@@ -76,7 +76,9 @@ fn flags(root: &Root) -> Vec<String> {
 
 /// The value of a flag, in either form; the last one counts.
 fn flag(flags: &[String], name: &str) -> Option<String> {
-    let at = flags.iter().rposition(|flag| flag == name || flag.strip_prefix(name).is_some_and(|v| v.starts_with('=')))?;
+    let at = flags
+        .iter()
+        .rposition(|flag| flag == name || flag.strip_prefix(name).is_some_and(|v| v.starts_with('=')))?;
     match flags[at].split_once('=') {
         Some((_, value)) => Some(value.to_owned()),
         None => flags.get(at + 1).cloned(),
@@ -166,7 +168,8 @@ mod tests {
         let drop_in = ("etc/kubelet.d/20-cpu.conf", "cpuManagerPolicy: static\n");
         assert_eq!(found(&[comm, line, config]), says("none", "etc/kubelet.yaml"));
         assert_eq!(found(&[comm, line, config, drop_in]), says("static", "etc/kubelet.d/20-cpu.conf"));
-        let flagged = ("proc/7/cmdline", "kubelet\0--cpu-manager-policy=none\0--cpu-manager-policy\0static\0");
+        let flagged =
+            ("proc/7/cmdline", "kubelet\0--cpu-manager-policy=none\0--cpu-manager-policy\0static\0");
         let by_flag = says("static", "the running kubelet's --cpu-manager-policy");
         assert_eq!(found(&[comm, flagged, config]), by_flag);
     }

@@ -11,7 +11,7 @@ use std::process::Command;
 
 const TWO_NODES: Regular = Regular { sockets: 2, nodes_per_socket: 1, cores_per_node: 2, threads: 1 };
 
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let mut dir = std::env::current_exe().unwrap();
     while dir.pop() {
         let library = dir.join("examples/libfake_nvml.so");
