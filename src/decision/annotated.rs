@@ -8,7 +8,7 @@ use crate::model::{
     ContainerName, ContainerRequest, DeviceId, DeviceRequest, MemoryMode, PodFacts, Policy, Reason,
     Rejection, Resource, ResourceName, Scope, Topology,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// GPUs withheld from the device plugin for annotations to ask for; [`super::machine`] has them under this
 /// resource where the owner names them one by one.
@@ -25,6 +25,10 @@ pub struct Understood {
     pub memory_mode: Option<MemoryMode>,
     /// The environment shows it every GPU though it asked for none.
     pub every_gpu: bool,
+    /// The GPUs that what is shown of it names.
+    pub claimed_gpus: BTreeSet<DeviceId>,
+    /// The kubelet's books tell which devices it has.
+    pub certain: bool,
 }
 
 /// Follows a pod's annotations for one container, of which `request` is what its spec says.
@@ -55,6 +59,7 @@ pub(super) fn wishes(
         policy: settings.policy.topology,
         scope: settings.policy.scope,
         // The owner may have become stricter since; what runs was allowed when it was made.
+        linked: settings.gpus_linked,
         trusted: moment == Moment::Running || settings.trusted_namespaces.contains(namespace),
     };
     annotations::wishes(annotations, container, floor)
@@ -90,13 +95,15 @@ pub(super) fn follow(
         request.devices.insert(resource, wanted);
     }
     request.opt_out |= wishes.exclusive == Some(false);
+    request.linked = wishes.linked.unwrap_or(settings.gpus_linked);
     let policy = Policy {
         topology: granted(wishes.policy, settings.policy.topology, namespace, settings),
         scope: granted(wishes.scope, settings.policy.scope, namespace, settings),
         ..settings.policy.clone()
     };
     let memory_mode = wishes.memory_policy.or(settings.memory_policy);
-    Ok(Understood { request, policy, memory_mode, every_gpu: false })
+    let claimed_gpus = BTreeSet::new();
+    Ok(Understood { request, policy, memory_mode, every_gpu: false, claimed_gpus, certain: false })
 }
 
 /// A refusal of a container whose own words cannot be followed.

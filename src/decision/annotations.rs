@@ -8,7 +8,7 @@ use std::str::FromStr;
 const DOMAIN: &str = ".maitred.io";
 
 /// The keys there are, in the order the README explains them.
-const KEYS: [&str; 5] = ["policy", "scope", "gpus", "memory-policy", "exclusive"];
+const KEYS: [&str; 6] = ["policy", "scope", "gpus", "gpu-link", "memory-policy", "exclusive"];
 
 /// An annotation that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +44,7 @@ pub(super) struct Wishes {
     pub policy: Option<TopologyPolicy>,
     pub scope: Option<Scope>,
     pub gpus: Option<GpuCount>,
+    pub linked: Option<bool>,
     pub memory_policy: Option<MemoryMode>,
     pub exclusive: Option<bool>,
 }
@@ -53,6 +54,7 @@ pub(super) struct Wishes {
 pub(super) struct Floor {
     pub policy: TopologyPolicy,
     pub scope: Scope,
+    pub linked: bool,
     pub trusted: bool,
 }
 
@@ -109,7 +111,8 @@ fn split(key: &str) -> Result<Option<(&str, Target<'_>)>, AnnotationError> {
 }
 
 fn check(key: &str, word: &str, value: &str) -> Result<(), AnnotationError> {
-    let lenient = Floor { policy: TopologyPolicy::None, scope: Scope::Container, trusted: true };
+    let lenient =
+        Floor { policy: TopologyPolicy::None, scope: Scope::Container, linked: false, trusted: true };
     apply(&mut Wishes::default(), word, key, value, lenient)
 }
 
@@ -123,6 +126,7 @@ fn apply(
     match word {
         "policy" => wishes.policy = Some(no_laxer(key, value, floor.policy, floor.trusted)?),
         "scope" => wishes.scope = Some(no_laxer(key, value, floor.scope, floor.trusted)?),
+        "gpu-link" => wishes.linked = Some(linked(key, value, floor)?),
         "gpus" => wishes.gpus = Some(gpu_count(key, value)?),
         "memory-policy" => wishes.memory_policy = Some(parsed::<MemoryMode>(key, value)?),
         _ => wishes.exclusive = Some(boolean(key, value)?),
@@ -168,6 +172,23 @@ fn gpu_count(key: &str, value: &str) -> Result<GpuCount, AnnotationError> {
     }
 }
 
+fn linked(key: &str, value: &str, floor: Floor) -> Result<bool, AnnotationError> {
+    match value {
+        "nvlink" => Ok(true),
+        "any" if floor.linked && !floor.trusted => Err(AnnotationError::TooLenient {
+            key: key.into(),
+            value: value.into(),
+            strictest: "nvlink".into(),
+        }),
+        "any" => Ok(false),
+        _ => Err(AnnotationError::Value {
+            key: key.into(),
+            value: value.into(),
+            expected: "any or nvlink".into(),
+        }),
+    }
+}
+
 fn boolean(key: &str, value: &str) -> Result<bool, AnnotationError> {
     value.parse().map_err(|_| AnnotationError::Value {
         key: key.into(),
@@ -180,8 +201,12 @@ fn boolean(key: &str, value: &str) -> Result<bool, AnnotationError> {
 mod tests {
     use super::*;
 
-    const STRICT: Floor =
-        Floor { policy: TopologyPolicy::SingleNumaNode, scope: Scope::Container, trusted: false };
+    const STRICT: Floor = Floor {
+        policy: TopologyPolicy::SingleNumaNode,
+        scope: Scope::Container,
+        linked: false,
+        trusted: false,
+    };
 
     fn read(pairs: &[(&str, &str)], floor: Floor) -> Result<Wishes, String> {
         let annotations = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -218,6 +243,7 @@ mod tests {
             ),
             ([("gpus.maitred.io", "-1")], "expected a number of GPUs"),
             ([("gpus.maitred.io", "99999999999")], "expected a number of GPUs"),
+            ([("gpu-link.maitred.io", "pcie")], "is \"pcie\": expected any or nvlink"),
             ([("exclusive.maitred.io", "no")], "is \"no\": expected true or false"),
             (
                 [("policy.maitred.io", "strict")],
@@ -234,6 +260,10 @@ mod tests {
     fn only_trusted_namespaces_may_loosen() {
         let pairs = [("policy.maitred.io", "best-effort")];
         assert!(read(&pairs, STRICT).unwrap_err().contains("more lenient than this node's single-numa-node"));
+        let linked = Floor { linked: true, ..STRICT };
+        let any = [("gpu-link.maitred.io", "any")];
+        assert!(read(&any, linked).unwrap_err().contains("more lenient than this node's nvlink"));
+        assert_eq!(read(&any, Floor { trusted: true, ..linked }).unwrap().linked, Some(false));
         let trusted = Floor { trusted: true, ..STRICT };
         assert_eq!(read(&pairs, trusted).unwrap().policy, Some(TopologyPolicy::BestEffort));
         let lax = Floor { policy: TopologyPolicy::None, ..STRICT };

@@ -19,7 +19,7 @@ pub const PCI: &str = "pci";
 pub(super) const MOUNT_DIR: &str = "/var/run/nvidia-container-devices";
 
 /// What container annotations with CDI names in their value begin with.
-const CDI_ANNOTATION: &str = "cdi.k8s.io/";
+pub(super) const CDI_ANNOTATION: &str = "cdi.k8s.io/";
 /// What is mounted in a GPU's name.
 const NOTHING: &str = "/dev/null";
 /// The major number of every `/dev/nvidiaN` (the kernel's `devices.txt`).

@@ -194,7 +194,7 @@ impl Offer<'_> {
         }
         for (resource, need) in &need.devices {
             let table = self.machine.devices.get(resource);
-            let known = |id| table.and_then(|table| table.mask(id)).is_some_and(|mask| !mask.is_empty());
+            let known = |id| self.machine.place(resource, id).is_some_and(|mask| !mask.is_empty());
             if let Some(id) = need.named().find(|id| !known(id)) {
                 return Err(Failure::UnknownLocality { resource: resource.clone(), id: Some(id.clone()) });
             }

@@ -24,7 +24,7 @@ impl Offer<'_> {
         if !mems.is_empty() {
             // A claim is as good as any here: without its GPU's memory the container could not use the GPU.
             let claimed = need.devices.values().flat_map(|need| &need.claimed);
-            let own = |id: &DeviceId| self.machine.device_memory.get(id).copied();
+            let own = |id: &DeviceId| self.machine.memory_of(id);
             mems.extend(devices.values().flatten().chain(claimed).filter_map(own));
         }
         Ok(Placement {
@@ -89,7 +89,7 @@ impl Offer<'_> {
 
     /// A device known by name is on the nodes that must not be left, if it is known to be anywhere.
     fn check_place(&self, resource: &ResourceName, id: &DeviceId, merged: Merged) -> Result<(), Failure> {
-        let place = self.machine.devices.get(resource).and_then(|table| table.mask(id));
+        let place = self.machine.place(resource, id);
         let place = place.filter(|mask| !mask.is_empty());
         match (self.confines(merged), place) {
             (Some(nodes), Some(place)) if !place.meets(nodes) => Err(Failure::DeviceElsewhere {
@@ -126,6 +126,7 @@ impl Offer<'_> {
         let usable = |mask: Mask| confined.is_none_or(|nodes| mask.meets(nodes));
         let rank = |id: &DeviceId, mask: Mask| match () {
             () if own.is_some_and(|own| own.contains(id)) => 0,
+            () if need.prefers.contains(id) && nodes.is_none_or(|nodes| mask.meets(nodes)) => 0,
             () if nodes.is_some_and(|nodes| mask.meets(nodes)) => 1,
             () => 2,
         };
@@ -159,7 +160,8 @@ impl Offer<'_> {
             return Err(Failure::NotConnected { one: one.clone(), other: other.clone() });
         }
         let best = links.best(candidates, &named, need.count, linked);
-        let best = best.ok_or_else(|| Failure::NoneConnected { resource: resource.clone(), needed: need.count })?;
+        let best =
+            best.ok_or_else(|| Failure::NoneConnected { resource: resource.clone(), needed: need.count })?;
         Ok(best.into_iter().cloned().collect())
     }
 

@@ -131,7 +131,8 @@ impl Offer<'_> {
         let Some(table) = self.machine.devices.get(resource) else { return need.named().count() };
         let local = table.masks.iter().any(|mask| !mask.is_empty());
         let here = |place: Mask| !local || place.meets(mask);
-        let named = need.named().filter(|id| table.mask(id).is_none_or(|p| p.is_empty() || here(p))).count();
+        let place = |id| self.machine.place(resource, id);
+        let named = need.named().filter(|id| place(id).is_none_or(|p| p.is_empty() || here(p))).count();
         let free = self.free_devices(resource, table, need);
         let free = free.iter().filter(|(_, place)| here(*place)).count();
         if need.count == 0 { named } else { named + free }

@@ -234,7 +234,8 @@ mod tests {
 
     /// The indices of the best set of the GPUs that have these ranks.
     fn best(topology: &Topology, ranks: &[(u32, u8)], count: usize, linked: bool) -> Option<Vec<u32>> {
-        let ids: Vec<_> = ranks.iter().map(|(gpu, rank)| (topology.gpus[*gpu as usize].id(), *rank)).collect();
+        let ids: Vec<_> =
+            ranks.iter().map(|(gpu, rank)| (topology.gpus[*gpu as usize].id(), *rank)).collect();
         let candidates: Vec<_> = ids.iter().map(|(id, rank)| Candidate { id, rank: *rank }).collect();
         let best = Links::new(topology).best(&candidates, &[], count, linked)?;
         Some(best.iter().map(|id| id.as_str()[4..].parse().unwrap()).collect())
@@ -254,7 +255,11 @@ mod tests {
         assert_eq!(best(&machine, &all(4), 2, false), Some(vec![0, 3]), "told by one end only");
         machine.gpus[2].nvlinks = BTreeMap::from([(3, 2)]);
         assert_eq!(best(&machine, &all(4), 2, false), Some(vec![2, 3]));
-        assert_eq!(best(&machine, &[(0, 0), (1, 1), (2, 1), (3, 1)], 2, false), Some(vec![0, 3]), "a must first");
+        assert_eq!(
+            best(&machine, &[(0, 0), (1, 1), (2, 1), (3, 1)], 2, false),
+            Some(vec![0, 3]),
+            "a must first"
+        );
     }
 
     #[test]

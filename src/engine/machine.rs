@@ -172,8 +172,7 @@ impl Machine {
         self.set_devices(GPU.into(), gpus);
         self.set_devices(NIC.into(), nics);
         let own = topology.gpus.iter().filter_map(|gpu| Some((gpu_id(gpu), gpu.memory_node?)));
-        let of_parts = parts.iter().filter_map(|(id, gpu)| Some((id.clone(), gpu.memory_node?)));
-        self.device_memory = own.chain(of_parts).collect();
+        self.device_memory = own.collect();
     }
 
     /// Replaces the devices of a resource; their order is the order they are handed out in. A device of
@@ -399,8 +398,7 @@ impl Machine {
             |members: &[usize]| members.iter().any(|cpu| placement.cpus.contains(self.layout.cpus[*cpu]));
         let cpus: Mask = homes.filter(|(_, members)| on(members)).map(|(node, _)| *node).collect();
         let devices = placement.devices.iter().flat_map(|(resource, ids)| {
-            let table = self.devices.get(resource);
-            ids.iter().filter_map(move |id| table?.mask(id)).filter(|mask| mask.count() == 1)
+            ids.iter().filter_map(move |id| self.place(resource, id)).filter(|mask| mask.count() == 1)
         });
         self.node_set(devices.fold(cpus, |all, mask| all | mask)).union(&placement.mems)
     }

@@ -131,7 +131,7 @@ impl<'a> Offer<'a> {
     /// `None`: no preference, because nothing is known of where these devices are.
     fn device_hints(&self, resource: &ResourceName, need: &DeviceNeed) -> Option<Hints> {
         let table = self.machine.devices.get(resource)?;
-        let place = |id: &DeviceId| table.mask(id).filter(|mask| !mask.is_empty());
+        let place = |id: &DeviceId| self.machine.place(resource, id).filter(|mask| !mask.is_empty());
         let named: Vec<Mask> = need.named().filter_map(place).collect();
         if table.masks.iter().all(|mask| mask.is_empty()) || (need.count == 0 && named.is_empty()) {
             return None;
@@ -170,7 +170,8 @@ impl Offer<'_> {
             let here: Vec<Candidate> = here.map(|(id, _)| Candidate { id, rank: 0 }).collect();
             self.machine.links.best(&here, &[], count, true).is_some()
         };
-        let nodes = universe.iter().map(Mask::single).filter(enough).fold(Mask::EMPTY, |all, node| all | node);
+        let nodes =
+            universe.iter().map(Mask::single).filter(enough).fold(Mask::EMPTY, |all, node| all | node);
         if nodes.is_empty() { universe } else { nodes }
     }
 }
@@ -191,8 +192,8 @@ fn reusable(blocks: &[Block], kinds: &[usize]) -> Vec<(Mask, Vec<u64>)> {
 
 impl DeviceTable {
     /// Where a device is close to, empty for unknown; `None` for a device there is not.
-    pub(super) fn mask(&self, id: &DeviceId) -> Option<Mask> {
-        let at = self.devices.iter().position(|device| device.id == *id)?;
+    pub(super) fn mask(&self, id: &str) -> Option<Mask> {
+        let at = self.devices.iter().position(|device| device.id.as_str() == id)?;
         self.masks.get(at).copied()
     }
 }

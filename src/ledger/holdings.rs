@@ -267,9 +267,11 @@ impl Ledger {
             let cpus = held.placement.cpus.intersection(&placement.cpus);
             (!cpus.is_empty()).then(|| Conflict::Cpus { cpus, holder: holder.clone() })
         });
-        cpus.or_else(|| self.device_conflict(key, placement, &|other| {
-            self.get(other).is_some_and(|held| shares(other, held))
-        }))
+        cpus.or_else(|| {
+            self.device_conflict(key, placement, &|other| {
+                self.get(other).is_some_and(|held| shares(other, held))
+            })
+        })
     }
 
     fn device_conflict(
@@ -278,29 +280,41 @@ impl Ledger {
         placement: &Placement,
         shares: &dyn Fn(&ContainerKey) -> bool,
     ) -> Option<Conflict> {
-        let devices = placement.devices.iter().flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)));
+        let devices =
+            placement.devices.iter().flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)));
         devices.into_iter().find_map(|(resource, id)| {
             // Within a pod the kubelet may give a device again: an init container's to one that follows it.
-            let again = |other: &ContainerKey, theirs: &ResourceName| other.pod == key.pod && theirs == resource;
+            let again =
+                |other: &ContainerKey, theirs: &ResourceName| other.pod == key.pod && theirs == resource;
             let mut rivals = self.occupancy.rivals(&self.machine, resource, id);
             let (holder, ..) = rivals.find(|(other, theirs, _)| !shares(other) && !again(other, theirs))?;
             Some(Conflict::Device { resource: resource.clone(), id: id.clone(), holder: holder.clone() })
         })
     }
 
-    /// A pod whose containers have all stopped loses devices, and parts of them, that were given to somebody
-    /// else. True where it held any.
-    pub fn yield_devices(&mut self, pod: &PodUid, resource: &ResourceName, ids: &BTreeSet<DeviceId>) -> bool {
+    /// Devices, and parts of them, that were given to `pod` are no longer held by others whose containers have all
+    /// stopped.
+    pub fn yield_devices(
+        &mut self,
+        pod: &PodUid,
+        resource: &ResourceName,
+        ids: &BTreeSet<DeviceId>,
+        is_stopped: &dyn Fn(&PodUid) -> bool,
+    ) {
         let lent = |entry: &Entry| entry.now.state == HoldingState::Lent;
         let given = |id: &DeviceId| ids.iter().any(|given| self.machine.overlap(given, id));
-        let held = |entry: &Entry| entry.now.placement.devices.get(resource).is_some_and(|own| own.iter().any(given));
+        let held = |entry: &Entry| {
+            entry.now.placement.devices.get(resource).is_some_and(|own| own.iter().any(given))
+        };
         let stopped = |pod: &PodUid| {
             self.entries.iter().filter(|(key, _)| key.pod == *pod).all(|(_, entry)| lent(entry))
         };
         let losers: Vec<ContainerKey> = self
             .entries
             .iter()
-            .filter(|(key, entry)| key.pod != *pod && held(entry) && stopped(&key.pod))
+            .filter(|(key, entry)| {
+                key.pod != *pod && held(entry) && stopped(&key.pod) && is_stopped(&key.pod)
+            })
             .map(|(key, _)| key.clone())
             .collect();
         for key in &losers {
@@ -312,7 +326,6 @@ impl Ledger {
             self.entries.insert(key.clone(), entry);
             self.generation += 1;
         }
-        !losers.is_empty()
     }
 
     /// Everything that is held, on a machine whose devices have changed.

@@ -8,7 +8,7 @@ use super::devices::{Devices, Refresher};
 use super::hints::{Hints, Remembered};
 use super::verdicts::VerdictLog;
 use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Pages, Reply, Settings, State};
-use crate::model::{ContainerFacts, ContainerId, ContainerState};
+use crate::model::{ContainerFacts, ContainerId, ContainerState, PodAllotment, PodUid};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,7 +101,8 @@ impl Seating {
         off: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         let off: Switch = Arc::new(off);
-        let spare = Spare { settings: Mutex::default(), log: Mutex::default(), off: Arc::clone(&off) };
+        let (settings, log, allotted) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let spare = Spare { settings, allotted, log, off: Arc::clone(&off) };
         Self {
             prepare: Box::new(prepare),
             cgroups: around.cgroups,
@@ -170,6 +171,7 @@ impl Handler for Seating {
             *hints = self.hints.load();
             self.remembered = Remembered::of(hints);
         }
+        self.spare.remember(&event);
         let Some(current) = &mut self.current else { return Outcome::default() };
         for news in self.allotted.before(&event, &*self.allotments) {
             decision::step(&mut current.state, news, &current.enforced);
@@ -236,8 +238,22 @@ fn free_hugepages(cgroups: &dyn Cgroups, state: &State) -> Pages {
 /// Answers when the state cannot be reached: from the settings alone.
 struct Spare {
     settings: Mutex<Option<Settings>>,
+    /// What the kubelet allotted to pods that have not ended.
+    allotted: Mutex<BTreeMap<PodUid, PodAllotment>>,
     log: Mutex<VerdictLog>,
     off: Switch,
+}
+
+impl Spare {
+    fn remember(&self, event: &Event) {
+        match event {
+            Event::Allotted(pod, allotment) => {
+                lock(&self.allotted).insert(pod.clone(), allotment.clone());
+            }
+            Event::StopPod(pod) | Event::RemovePod(pod) => drop(lock(&self.allotted).remove(&pod.uid)),
+            _ => {}
+        }
+    }
 }
 
 impl Fallback for Spare {
@@ -247,7 +263,11 @@ impl Fallback for Spare {
         if (self.off)() {
             settings.mode = Mode::Off;
         }
-        let Outcome { reply, verdicts, .. } = decision::failure(event, &settings, why);
+        let allotted = match event {
+            Event::Create(pod, _) => lock(&self.allotted).get(&pod.uid).cloned(),
+            _ => None,
+        };
+        let Outcome { reply, verdicts, .. } = decision::failure(event, allotted.as_ref(), &settings, why);
         let now = Instant::now();
         verdicts.iter().for_each(|verdict| lock(&self.log).log(verdict, None, now));
         reply
