@@ -131,6 +131,7 @@ impl Node {
         let config = self.config.clone();
         let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
         let state = State::new(Arc::new(topology), &config.reserve(), &config.gpu.annotation_pool)?;
+        state.ledger().machine().check_options(&config.policy.cpu)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
         if settings.mode == Mode::Enforce && self.kubelet_decides(config.authority) {
             settings.mode = Mode::Audit;

@@ -5,6 +5,7 @@
 
 mod annotated;
 mod annotations;
+mod cpu_options;
 mod create;
 mod devices;
 mod encoded;

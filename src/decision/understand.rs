@@ -55,7 +55,7 @@ pub(super) fn understand(
     }
     let claimed = claims.devices.into_iter().map(|(resource, ids)| (resource, DeviceRequest::Claimed(ids)));
     let request = ContainerRequest { hugepages, devices: claimed.collect(), ..limits(pod, container) };
-    let understood = annotated::follow(wishes, &pod.namespace, request, topology, settings)?;
+    let understood = annotated::follow(wishes, &pod.namespace, request, (topology, moment), settings)?;
     Ok(Understood { every_gpu, ..understood })
 }
 

@@ -89,6 +89,8 @@ pub fn machine(root: &Root, options: &Options) -> Result<Machine, DiscoverError>
         gpus,
         nics,
         pci,
+        possible: cpus.possible,
+        pods_cpus: cpus.pods,
     };
     Ok(Machine { topology, warnings })
 }

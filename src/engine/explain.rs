@@ -2,12 +2,14 @@
 
 use super::Machine;
 use super::mask::Mask;
+use super::merge::Merged;
 use super::need::{DeviceNeed, Need};
 use super::offer::Offer;
+use super::options::granule;
 use super::refuse::{Failure, Refusal};
 use super::sentence::sentence;
 use crate::model::{
-    Candidate, CpuOption, Largest, NodeSet, PodUid, Policy, Rejection, Resource, ResourceName, Shortage,
+    Candidate, Largest, MemoryKind, NodeSet, PodUid, Policy, Rejection, Resource, ResourceName, Shortage,
     TopologyPolicy,
 };
 
@@ -25,7 +27,8 @@ pub(super) fn explain(
     let offer = Offer::new(machine, &refusal.occupancy, pod, policy);
     let need = refusal.need.as_ref();
     let weaker = weaker(policy, nodes_under);
-    let mut candidates = need.map(|need| offer.candidates(need)).unwrap_or_default();
+    let told = need.filter(|_| refusal.failure.is_about_amounts());
+    let mut candidates = told.map(|need| offer.candidates(need)).unwrap_or_default();
     let text = sentence(&offer, refusal, &candidates, weaker.as_ref());
     if let Some((_, nodes)) = weaker.as_ref().filter(|(_, nodes)| nodes.len() > 1) {
         candidates.push(Candidate { nodes: nodes.clone(), short: Vec::new() });
@@ -36,7 +39,7 @@ pub(super) fn explain(
         container: refusal.container.clone(),
         text,
         candidates,
-        largest: need.filter(|_| refusal.failure.is_about_amounts()).and_then(|need| offer.largest(need)),
+        largest: told.and_then(|need| offer.largest(need, refusal.seat)),
         weaker,
     }
 }
@@ -54,7 +57,7 @@ fn weaker(
 }
 
 impl Failure {
-    /// Whether asking for less could help.
+    /// Whether how much there is on each node says something, and asking for less could help.
     fn is_about_amounts(&self) -> bool {
         matches!(
             self,
@@ -65,6 +68,7 @@ impl Failure {
                 | Self::LastSharedCpu { .. }
                 | Self::Memory
                 | Self::MemoryWider { .. }
+                | Self::MemoryMixed { .. }
         )
     }
 }
@@ -103,10 +107,7 @@ impl Offer<'_> {
     pub(super) fn available(&self, need: &Need, mask: Mask) -> Vec<Available> {
         let mut all = Vec::new();
         if need.cpus > 0 {
-            let mut here = self.cpus().intersection(&self.machine.cpus_of(mask));
-            if self.policy.cpu.has(CpuOption::FullPcpusOnly) {
-                here = self.machine.layout.whole_cores(&here);
-            }
+            let here = self.usable(self.cpus().intersection(&self.machine.cpus_of(mask)));
             let (needed, available) = (need.cpus as u64, here.len() as u64);
             all.push(Available { resource: Resource::Cpu, needed, available });
         }
@@ -137,22 +138,71 @@ impl Offer<'_> {
         if need.count == 0 { named } else { named + free }
     }
 
-    /// The most of everything, up to what is needed, that one node has; checked by placing it.
-    fn largest(&self, need: &Need) -> Option<Largest> {
-        let strict = self.policy.topology >= TopologyPolicy::Restricted;
-        let masks: Vec<Mask> = match strict {
-            true => self.machine.all().iter().map(Mask::single).collect(),
-            false => vec![self.machine.all()],
+    /// The most of everything, up to what is needed, that one node has (all of them where the policy lets
+    /// several serve), checked by placing it; then as much
+    /// more of each as can be placed, on whichever nodes. One more of anything is refused.
+    fn largest(&self, need: &Need, seat: Option<Merged>) -> Option<Largest> {
+        let seated = seat.and_then(|seat| self.confines(seat));
+        let nodes = seated.unwrap_or_else(|| self.machine.all());
+        let singles = nodes.iter().map(Mask::single);
+        let masks: Vec<Mask> = match self.policy.topology {
+            TopologyPolicy::SingleNumaNode => singles.collect(),
+            TopologyPolicy::Restricted => std::iter::once(nodes).chain(singles).collect(),
+            TopologyPolicy::None | TopologyPolicy::BestEffort => vec![nodes],
         };
         let mut scaled: Vec<(u64, Need)> = masks.iter().filter_map(|mask| self.scaled(need, *mask)).collect();
         // The node that comes closest to the whole; the first of equals.
         scaled.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
-        scaled.into_iter().take(TRIED).find_map(|(_, need)| {
-            let placement = self.place(&need, None).ok()?;
-            let amounts = self.available(&need, Mask::EMPTY);
-            let amounts = amounts.into_iter().map(|one| (one.resource, one.needed)).collect();
-            Some(Largest { nodes: self.machine.used_by(&placement), amounts })
-        })
+        let fits = |need: &Need| self.place(need, seat).ok();
+        let found = scaled.into_iter().take(TRIED).map(|(_, need)| need);
+        let mut largest = found.into_iter().find(|need| fits(need).is_some())?;
+        self.grow(&mut largest, need, &|need| fits(need).is_some());
+        let placement = fits(&largest)?;
+        let amounts = self.available(&largest, Mask::EMPTY);
+        let amounts = amounts.into_iter().map(|one| (one.resource, one.needed)).collect();
+        Some(Largest { nodes: self.machine.used_by(&placement), amounts })
+    }
+
+    /// Raises one amount after the other towards `most` as long as `fits`, until no amount can be raised
+    /// by its smallest step.
+    fn grow(&self, need: &mut Need, most: &Need, fits: &dyn Fn(&Need) -> bool) {
+        let kinds = most.memory.keys().map(|kind| Part::Memory(*kind));
+        let devices = most.devices.keys().cloned().map(Part::Devices);
+        let parts: Vec<Part> = std::iter::once(Part::Cpus).chain(kinds).chain(devices).collect();
+        let mut grown = true;
+        while std::mem::take(&mut grown) {
+            for part in &parts {
+                let step = self.step(part);
+                let mut by = step;
+                // Twice as much each time it fits, from the smallest step again when it does not.
+                loop {
+                    let mut more = need.clone();
+                    part.set(&mut more, part.of(need).saturating_add(by));
+                    if part.of(&more) > part.of(most) || !fits(&more) {
+                        if by == step {
+                            break;
+                        }
+                        by = step;
+                        continue;
+                    }
+                    *need = more;
+                    grown = true;
+                    by = by.saturating_mul(2);
+                }
+            }
+        }
+    }
+
+    /// The smallest difference that counts: a CPU or a core, a page, a device; of memory a mebibyte.
+    fn step(&self, part: &Part) -> u64 {
+        match part {
+            Part::Cpus => granule(&self.machine.layout, &self.policy.cpu) as u64,
+            Part::Memory(kind) => match self.machine.kinds[*kind] {
+                MemoryKind::Memory => 1 << 20,
+                MemoryKind::Hugepages(size) => size.bytes(),
+            },
+            Part::Devices(_) => 1,
+        }
     }
 
     /// The need cut down to what the nodes have, with the smallest share of it in thousandths; `None`
@@ -167,10 +217,7 @@ impl Offer<'_> {
         };
         let mut need = need.clone();
         if need.cpus > 0 {
-            let group = match self.policy.cpu.has(CpuOption::FullPcpusOnly) {
-                true => self.machine.layout.threads_per_core(),
-                false => 1,
-            };
+            let group = granule(&self.machine.layout, &self.policy.cpu);
             need.cpus = usize::try_from(amount(&Resource::Cpu)?).ok()? / group * group;
             (need.cpus > 0).then_some(())?;
         }
@@ -183,5 +230,35 @@ impl Offer<'_> {
             devices.count = total.checked_sub(named)?;
         }
         Some((u64::try_from(least).ok()?, need))
+    }
+}
+
+/// One of the amounts of a need.
+enum Part {
+    Cpus,
+    Memory(usize),
+    Devices(ResourceName),
+}
+
+impl Part {
+    fn of(&self, need: &Need) -> u64 {
+        match self {
+            Self::Cpus => need.cpus as u64,
+            Self::Memory(kind) => need.memory.get(kind).copied().unwrap_or(0),
+            Self::Devices(name) => need.devices.get(name).map_or(0, |devices| devices.count as u64),
+        }
+    }
+
+    fn set(&self, need: &mut Need, amount: u64) {
+        let count = usize::try_from(amount).unwrap_or(usize::MAX);
+        match self {
+            Self::Cpus => need.cpus = count,
+            Self::Memory(kind) => *need.memory.entry(*kind).or_default() = amount,
+            Self::Devices(name) => {
+                if let Some(devices) = need.devices.get_mut(name) {
+                    devices.count = count;
+                }
+            }
+        }
     }
 }

@@ -22,7 +22,8 @@ pub fn gpu_id(gpu: &Gpu) -> DeviceId {
 /// What is kept for the system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reserve {
-    /// CPUs; `None` is the first core with its siblings. Offline ones are ignored.
+    /// CPUs; `None` is the first core with its siblings. Offline ones are ignored, ones that the machine
+    /// can never have are not.
     pub cpus: Option<CpuSet>,
     /// Memory and hugepages by node.
     pub memory: BTreeMap<(NodeId, MemoryKind), Bytes>,
@@ -60,6 +61,28 @@ pub enum MachineError {
         /// The online CPUs.
         online: CpuSet,
     },
+    /// Reserved CPUs that no hotplug can bring.
+    #[error(
+        "cpu.reserved is {reserved}: expected CPUs of this machine, which has {possible} at most and never {nowhere}"
+    )]
+    ReservedNowhere {
+        /// What was to be reserved.
+        reserved: CpuSet,
+        /// What of it cannot be there.
+        nowhere: CpuSet,
+        /// The CPUs the machine can ever have.
+        possible: CpuSet,
+    },
+    /// align-by-socket where sockets are no sets of nodes.
+    #[error(
+        "cpu.options has align-by-socket: expected a machine with no more sockets than NUMA nodes with CPUs, this one has {sockets} and {nodes}"
+    )]
+    SocketsWithoutNodes {
+        /// Sockets.
+        sockets: usize,
+        /// Nodes that have CPUs.
+        nodes: usize,
+    },
     /// Memory is reserved on a node there is not.
     #[error("{kind} is reserved on node {node}: the machine has the nodes {nodes}")]
     NoSuchNode {
@@ -83,6 +106,7 @@ pub(super) struct DeviceTable {
 /// A topology prepared for deciding, with what is reserved and its devices.
 #[derive(Debug, Clone)]
 pub struct Machine {
+    /// Online CPUs that pods can have.
     online: CpuSet,
     reserved: CpuSet,
     nodes: NodeSet,
@@ -123,14 +147,18 @@ impl Machine {
         let (kinds, capacity) = capacities(topology, reserve)?;
         let position = |cpu| topology.numa_nodes.iter().position(|node| node.cpus.contains(cpu));
         let first = |members: &Vec<usize>| members.first().and_then(|cpu| position(layout.cpus[*cpu]));
+        let online = match &topology.pods_cpus {
+            Some(pods) => topology.cpus.intersection(pods),
+            None => topology.cpus.clone(),
+        };
         let mut machine = Self {
-            online: topology.cpus.clone(),
             reserved: reserved(topology, &layout, reserve)?,
             ids: topology.numa_nodes.iter().map(|node| node.id).collect(),
             homes: homes(topology),
             distances: distances(topology),
             keep_shared_cpu: true,
-            placeable: layout.cpus.iter().copied().collect(),
+            placeable: layout.cpus.iter().copied().collect::<CpuSet>().intersection(&online),
+            online,
             cpu_nodes: layout.nodes.members.iter().filter_map(first).collect(),
             layout,
             kinds,
@@ -182,7 +210,7 @@ impl Machine {
         self.keep_shared_cpu
     }
 
-    /// Online CPUs.
+    /// Online CPUs that pods can have: all, unless the cgroup of all pods has fewer.
     #[must_use]
     pub fn online(&self) -> &CpuSet {
         &self.online
@@ -252,7 +280,7 @@ impl Machine {
         mask.iter().filter_map(|index| self.ids.get(index).copied()).collect()
     }
 
-    /// The CPUs whose node, socket and core are known.
+    /// Those of them whose node, socket and core are known.
     pub(super) fn placeable(&self) -> &CpuSet {
         &self.placeable
     }
@@ -312,6 +340,16 @@ fn reserved(topology: &Topology, layout: &Layout, reserve: &Reserve) -> Result<C
         let first = layout.cores.members.first().into_iter().flatten();
         return Ok(first.map(|cpu| layout.cpus[*cpu]).collect());
     };
+    if let Some(possible) = topology.possible.as_ref().filter(|possible| !wanted.is_subset(possible)) {
+        let nowhere = wanted.difference(possible).difference(&online);
+        if !nowhere.is_empty() {
+            return Err(MachineError::ReservedNowhere {
+                reserved: wanted.clone(),
+                nowhere,
+                possible: possible.clone(),
+            });
+        }
+    }
     let reserved = wanted.intersection(&online);
     if reserved.is_empty() && !wanted.is_empty() {
         return Err(MachineError::ReservedOffline { reserved: wanted.clone(), online });

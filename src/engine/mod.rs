@@ -6,6 +6,19 @@
 //! merged to one set (`merge`), and there devices, CPUs and memory are taken (`allocate`, `take`). A
 //! refusal is explained afterwards (`explain`, `sentence`).
 //!
+//! Who knows the kubelet finds its rules here (functions of `pkg/kubelet/cm`):
+//!
+//! | rule | here | there |
+//! |---|---|---|
+//! | policies and merging of hints | `merge` | `topologymanager/policy*.go`: `HintMerger.Merge`, `canAdmitPodResult` |
+//! | scope, a pod's peak | `admit`, `need` | `topologymanager/scope_*.go`; `podGuaranteedCPUs`, `getPodRequestedResources` |
+//! | hints of CPUs, memory, devices | `offer` | `generateCPUTopologyHints`, `calculateHints`, `generateDeviceTopologyHints` |
+//! | order in which CPUs are taken | `take`, `layout` | `cpumanager/cpu_assignment.go`: `takeByTopologyNUMAPacked` |
+//! | even shares of nodes | `distribute` | `takeByTopologyNUMADistributed` |
+//! | CPU options | `options` | `cpumanager/policy_options.go` |
+//! | memory taken, sets of nodes | `allocate`, `books` | `memorymanager/policy_static.go`: `Allocate`, `extendTopologyManagerHint` |
+//! | reuse by later containers | `occupancy` | `updateCPUsToReuse`, `updateInitContainersMemoryBlocks`, `devicesToReuse` |
+//!
 //! Node sets are never listed. One node, and pairs on any machine, are always searched to the end; so is
 //! everything on up to 12 nodes. On larger machines a search for three nodes or more has a budget
 //! (`search`). Where it runs out, restricted takes the set for not there and refuses, best-effort aims at
@@ -25,6 +38,7 @@ mod merge;
 mod need;
 mod occupancy;
 mod offer;
+mod options;
 mod refuse;
 #[doc(hidden)]
 pub mod rules;
@@ -36,4 +50,5 @@ mod tests;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
 pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve, gpu_id};
-pub use occupancy::{Occupancy, shared_pool};
+pub use occupancy::Occupancy;
+pub use options::shared_pool;

@@ -7,7 +7,7 @@ use super::mask::Mask;
 use super::need::{DeviceNeed, Need};
 use super::occupancy::{Occupancy, Reusable};
 use super::search::Demand;
-use crate::model::{CpuOption, CpuSet, DeviceId, PodUid, Policy, ResourceName};
+use crate::model::{CpuSet, DeviceId, PodUid, Policy, ResourceName};
 use std::collections::BTreeSet;
 
 /// The machine as one pod finds it.
@@ -66,12 +66,7 @@ impl<'a> Offer<'a> {
         let own = machine.layout.nodes.counts(&machine.layout.flags(&self.reusable.cpus));
         let own = own.iter().enumerate().filter(|(_, count)| **count > 0);
         demands.extend(own.map(|(at, _)| Demand::hit(self.nodes(), Mask::single(machine.cpu_nodes[at]))));
-        let by_socket = self.policy.cpu.has(CpuOption::AlignBySocket);
-        let per_socket = machine.cpu_nodes.len() / machine.layout.sockets.members.len().max(1);
-        let preference = match by_socket && per_socket > 0 {
-            true => Preference::Sockets { fewest: minimal, sockets: minimal.div_ceil(per_socket) },
-            false => Preference::Fewest(minimal),
-        };
+        let preference = self.cpu_preference(minimal);
         Hints { universe, demands, shape: None, preference }
     }
 

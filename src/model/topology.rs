@@ -25,6 +25,12 @@ pub struct Topology {
     /// Every PCI function, GPUs and NICs too, by address: where a device node or a `PCIDEVICE_*`
     /// variable leads to. Not part of the snapshot format.
     pub pci: Vec<PciDevice>,
+    /// CPUs the machine can have, those that are offline or not plugged in too; `None` where nobody tells.
+    /// Not part of the snapshot format.
+    pub possible: Option<CpuSet>,
+    /// The CPUs that the cgroup of all pods has; `None` where there is none yet, or no cpuset. Not part of
+    /// the snapshot format.
+    pub pods_cpus: Option<CpuSet>,
 }
 
 /// A socket.

@@ -1,7 +1,9 @@
 //! Reading machines: constructed trees, gathered ones, and GPUs through a stand-in NVML.
 
+mod garbled;
 mod gpus;
+mod kinds;
 mod odd;
 mod plain;
 mod shared;
-mod tree;
+pub mod tree;

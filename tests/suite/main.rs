@@ -11,6 +11,8 @@ mod host;
 mod man;
 mod nri;
 mod plan;
+mod refusals;
+mod reports;
 mod rooms;
 mod speed;
 mod store;

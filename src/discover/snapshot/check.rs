@@ -25,7 +25,8 @@ pub(super) fn topology(raw: raw::Snapshot) -> Result<Topology> {
     let numa_nodes = nodes(&raw.numa_nodes, &cpus)?;
     let gpus = gpus(raw.gpus, &numa_nodes)?;
     let nics = nics(raw.nics, &numa_nodes)?;
-    Ok(Topology { cpus, isolated, packages, numa_nodes, cores, llcs, gpus, nics, pci: Vec::new() })
+    let (pci, possible, pods_cpus) = (Vec::new(), None, None);
+    Ok(Topology { cpus, isolated, packages, numa_nodes, cores, llcs, gpus, nics, pci, possible, pods_cpus })
 }
 
 fn cpus(place: String, text: &str) -> Result<CpuSet> {

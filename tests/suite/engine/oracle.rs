@@ -191,24 +191,62 @@ pub fn compare(
             let affinity = ["no single", "no NUMA nodes suit", "no 2", "no 3", "no 4"];
             let unsuited = affinity.iter().any(|start| rejection.text.starts_with(start));
             prop_assert!(!(admit && unsuited), "rejected: {}", rejection);
-            prop_assert_eq!(largest_fits(machine, state, policy, &last, &rejection), true, "{:?}", rejection);
+            let largest = largest_is_true(plan, (machine, state), policy, &last, &rejection);
+            prop_assert!(largest, "{:?}", rejection);
         }
     }
     Ok(())
 }
 
-/// Whether what the rejection says would fit does.
-fn largest_fits(
-    machine: &Machine,
-    state: &State,
+/// Whether what the rejection says would fit does, and one more of anything does not.
+fn largest_is_true(
+    plan: &Plan,
+    (machine, state): (&Machine, &State),
     policy: &Policy,
     pod: &PodRequest,
     rejection: &Rejection,
 ) -> bool {
     let Some(largest) = &rejection.largest else { return true };
+    let fits = |amounts: &[(Resource, u64)]| {
+        let pod = asking(pod, amounts);
+        admit_pod(machine, &state.occupancy, &pod, policy).is_ok()
+    };
+    let one_more = |at: usize| {
+        let (resource, amount) = &largest.amounts[at];
+        let mut amounts = largest.amounts.clone();
+        amounts[at].1 = amount + step(plan, policy, resource);
+        (amounts[at].1 <= asked(&pod.containers[0], resource)).then(|| fits(&amounts))
+    };
+    fits(&largest.amounts) && (0..largest.amounts.len()).filter_map(one_more).all(|fits| !fits)
+}
+
+/// The smallest amount that makes a difference.
+fn step(plan: &Plan, policy: &Policy, resource: &Resource) -> u64 {
+    match resource {
+        Resource::Cpu if policy.cpu.has(CpuOption::FullPcpusOnly) => plan.threads as u64,
+        Resource::Memory(MemoryKind::Memory) => 1 << 20,
+        Resource::Memory(MemoryKind::Hugepages(size)) => size.bytes(),
+        Resource::Cpu | Resource::Device(_) => 1,
+    }
+}
+
+fn asked(request: &ContainerRequest, resource: &Resource) -> u64 {
+    match resource {
+        Resource::Cpu => request.cpu_milli / 1000,
+        Resource::Memory(MemoryKind::Memory) => request.memory.0,
+        Resource::Memory(MemoryKind::Hugepages(size)) => request.hugepages.get(size).map_or(0, |it| it.0),
+        Resource::Device(name) => match request.devices.get(name) {
+            Some(DeviceRequest::Count(count)) => u64::from(*count),
+            _ => 0,
+        },
+    }
+}
+
+/// The pod with other amounts.
+fn asking(pod: &PodRequest, amounts: &[(Resource, u64)]) -> PodRequest {
     let mut pod = pod.clone();
     let request = &mut pod.containers[0];
-    for (resource, amount) in &largest.amounts {
+    for (resource, amount) in amounts {
         match resource {
             Resource::Cpu => request.cpu_milli = amount * 1000,
             Resource::Memory(MemoryKind::Memory) => request.memory = Bytes(*amount),
@@ -220,5 +258,5 @@ fn largest_fits(
             }
         }
     }
-    admit_pod(machine, &state.occupancy, &pod, policy).is_ok()
+    pod
 }
