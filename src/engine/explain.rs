@@ -138,9 +138,8 @@ impl Offer<'_> {
         if need.count == 0 { named } else { named + free }
     }
 
-    /// The most of everything, up to what is needed, that one node has (all of them where the policy lets
-    /// several serve), checked by placing it; then as much
-    /// more of each as can be placed, on whichever nodes. One more of anything is refused.
+    /// The most of everything, up to what is needed, that one node has, or all together where the policy lets
+    /// several serve; checked by placing it. One more of anything is refused.
     fn largest(&self, need: &Need, seat: Option<Merged>) -> Option<Largest> {
         let seated = seat.and_then(|seat| self.confines(seat));
         let nodes = seated.unwrap_or_else(|| self.machine.all());
@@ -150,13 +149,17 @@ impl Offer<'_> {
             TopologyPolicy::Restricted => std::iter::once(nodes).chain(singles).collect(),
             TopologyPolicy::None | TopologyPolicy::BestEffort => vec![nodes],
         };
-        let mut scaled: Vec<(u64, Need)> = masks.iter().filter_map(|mask| self.scaled(need, *mask)).collect();
-        // The node that comes closest to the whole; the first of equals.
-        scaled.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
+        let mut scaled: Vec<_> = masks.iter().filter_map(|mask| self.scaled(need, *mask)).collect();
+        // The node that comes closest to the whole; the first of equals. What has more of one thing and no
+        // less of another comes before what has less.
+        scaled.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
         let fits = |need: &Need| self.place(need, seat).ok();
         let found = scaled.into_iter().take(TRIED).map(|(_, need)| need);
         let mut largest = found.into_iter().find(|need| fits(need).is_some())?;
-        self.grow(&mut largest, need, &|need| fits(need).is_some());
+        // Only there can more of it fit elsewhere: on more nodes than one.
+        if self.policy.topology == TopologyPolicy::Restricted {
+            self.grow(&mut largest, need, &|need| fits(need).is_some());
+        }
         let placement = fits(&largest)?;
         let amounts = self.available(&largest, Mask::EMPTY);
         let amounts = amounts.into_iter().map(|one| (one.resource, one.needed)).collect();
@@ -205,12 +208,16 @@ impl Offer<'_> {
         }
     }
 
-    /// The need cut down to what the nodes have, with the smallest share of it in thousandths; `None`
+    /// The need cut down to what the nodes have, with the smallest share of it and the sum of shares; `None`
     /// where some of it is missing altogether or cannot be cut.
-    fn scaled(&self, need: &Need, mask: Mask) -> Option<(u64, Need)> {
+    fn scaled(&self, need: &Need, mask: Mask) -> Option<((u128, u128), Need)> {
         let available = self.available(need, mask);
-        let share = |one: &Available| u128::from(one.available) * 1000 / u128::from(one.needed.max(1));
-        let least = available.iter().map(share).min()?.min(1000);
+        // In so small parts of the need that a byte more of it counts.
+        let share = |one: &Available| {
+            (u128::from(one.available.min(one.needed)) << 60) / u128::from(one.needed.max(1))
+        };
+        let shares = available.iter().map(share);
+        let rank = (shares.clone().min()?, shares.sum());
         let amount = |resource: &Resource| {
             let one = available.iter().find(|one| one.resource == *resource)?;
             Some(one.available.min(one.needed)).filter(|amount| *amount > 0)
@@ -229,7 +236,7 @@ impl Offer<'_> {
             let named = devices.named().count();
             devices.count = total.checked_sub(named)?;
         }
-        Some((u64::try_from(least).ok()?, need))
+        Some((rank, need))
     }
 }
 

@@ -29,6 +29,7 @@ mod admit;
 mod allocate;
 mod books;
 mod distribute;
+mod error;
 mod explain;
 mod hints;
 mod layout;
@@ -49,6 +50,7 @@ mod take;
 mod tests;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
-pub use machine::{Device, GPU, Machine, MachineError, NIC, Reserve, gpu_id};
+pub use error::MachineError;
+pub use machine::{Device, GPU, Machine, NIC, Reserve, gpu_id};
 pub use occupancy::Occupancy;
 pub use options::shared_pool;

@@ -11,9 +11,10 @@
 //!
 //! Everything else asks these and never the options themselves.
 
+use super::error::MachineError;
 use super::hints::Preference;
 use super::layout::Layout;
-use super::machine::{Machine, MachineError};
+use super::machine::Machine;
 use super::mask::Mask;
 use super::offer::Offer;
 use super::refuse::Failure;

@@ -1,5 +1,6 @@
 //! The one integration-test binary.
 
+mod asking;
 mod churn;
 mod cli;
 mod config;

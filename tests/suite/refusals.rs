@@ -1,10 +1,10 @@
 //! Refusals as people read them: one line that stays readable, and evidence that is true.
 
+use super::asking::{self, GIB};
 use super::discover::tree::{Regular, Tree};
 use maitred::engine::{Device, Machine, Occupancy, Reserve, Seat, admit_container};
 use maitred::model::*;
 
-const GIB: u64 = 1 << 30;
 const LONGEST: usize = 600;
 
 fn eight() -> Tree {
@@ -27,14 +27,7 @@ fn machine(tree: &Tree) -> Machine {
 }
 
 fn policy(topology: TopologyPolicy, options: &[CpuOption]) -> Policy {
-    Policy {
-        topology,
-        scope: Scope::Container,
-        cpu: CpuOptions(options.iter().copied().collect()),
-        prefer_closest: false,
-        memory: MemoryManager::Static,
-        unknown_locality: UnknownLocality::Reject,
-    }
+    asking::policy(topology, Scope::Container, options)
 }
 
 fn single() -> Policy {
@@ -42,11 +35,7 @@ fn single() -> Policy {
 }
 
 fn asks(cpus: u64, gib: u64) -> ContainerRequest {
-    ContainerRequest {
-        cpu_milli: cpus * 1000,
-        memory: Bytes(gib * GIB),
-        ..ContainerRequest::nothing("main".into(), ContainerKind::App, Qos::Guaranteed)
-    }
+    asking::container("main", ContainerKind::App, cpus, gib)
 }
 
 fn with(mut request: ContainerRequest, gpus: u32, nics: u32, pages: u64) -> ContainerRequest {

@@ -25,13 +25,13 @@
 //! | #110216 | best-effort gives an unintelligible error | `best_effort_says_what_there_is_too_little_of` |
 //! | koordinator#3129 | an update without its container's id | `a_request_that_lacks_its_container_is_an_error_and_no_more` |
 
+use super::asking::{self, GIB, container};
 use super::discover::tree::{Regular, Tree};
 use maitred::engine::{Machine, Occupancy, Reserve, admit_container, admit_pod};
 use maitred::model::*;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const GIB: u64 = 1 << 30;
 const TWO: Regular = Regular { sockets: 2, nodes_per_socket: 1, cores_per_node: 4, threads: 2 };
 
 fn machine_of(tree: &Tree, reserved: Option<&str>) -> Machine {
@@ -40,23 +40,11 @@ fn machine_of(tree: &Tree, reserved: Option<&str>) -> Machine {
 }
 
 fn policy(topology: TopologyPolicy, options: &[CpuOption]) -> Policy {
-    Policy {
-        topology,
-        scope: Scope::Pod,
-        cpu: CpuOptions(options.iter().copied().collect()),
-        prefer_closest: false,
-        memory: MemoryManager::Static,
-        unknown_locality: UnknownLocality::Reject,
-    }
+    asking::policy(topology, Scope::Pod, options)
 }
 
 fn single() -> Policy {
     policy(TopologyPolicy::SingleNumaNode, &[])
-}
-
-fn container(name: &str, kind: ContainerKind, cpus: u64, gib: u64) -> ContainerRequest {
-    let nothing = ContainerRequest::nothing(name.into(), kind, Qos::Guaranteed);
-    ContainerRequest { cpu_milli: cpus * 1000, memory: Bytes(gib * GIB), ..nothing }
 }
 
 fn pod(uid: &str, containers: Vec<ContainerRequest>) -> PodRequest {

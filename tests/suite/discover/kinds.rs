@@ -1,32 +1,20 @@
 //! One small tree for each kind of machine there is, read and then decided about.
 
+use super::super::asking;
 use super::tree::{Regular, Tree};
 use maitred::engine::{Machine, MachineError, Occupancy, Reserve, admit_container};
 use maitred::model::*;
-
-const GIB: u64 = 1 << 30;
 
 fn machine(tree: &Tree) -> Machine {
     Machine::new(&tree.read().unwrap().topology, &Reserve::default()).unwrap()
 }
 
 fn policy(topology: TopologyPolicy) -> Policy {
-    Policy {
-        topology,
-        scope: Scope::Container,
-        cpu: CpuOptions::default(),
-        prefer_closest: false,
-        memory: MemoryManager::Static,
-        unknown_locality: UnknownLocality::Reject,
-    }
+    asking::policy(topology, Scope::Container, &[])
 }
 
 fn request(cpus: u64, gib: u64) -> ContainerRequest {
-    ContainerRequest {
-        cpu_milli: cpus * 1000,
-        memory: Bytes(gib * GIB),
-        ..ContainerRequest::nothing("main".into(), ContainerKind::App, Qos::Guaranteed)
-    }
+    asking::container("main", ContainerKind::App, cpus, gib)
 }
 
 fn seated(machine: &Machine, request: &ContainerRequest) -> Result<Placement, Rejection> {
