@@ -6,7 +6,7 @@ use super::{
     Authority, Config, ConfigError, CpuConfig, Delivery, FailureConfig, Glob, GpuConfig, LogConfig,
     LogFormat, LogLevel, MemoryConfig,
 };
-use crate::decision::{AnnotationPool, Exempt, FailurePolicy, Ineligible, Mode};
+use crate::decision::{AnnotationPool, Exempt, FailurePolicy, GpuPlacement, Ineligible, Mode, Unrequested};
 use crate::model::{
     CpuOption, CpuOptions, CpuSet, DeviceId, MemoryMode, Policy, TopologyPolicy, UnknownLocality,
 };
@@ -14,7 +14,12 @@ use crate::model::{MemoryManager, Scope};
 use std::time::Duration;
 
 const MODES: &Words<Mode> = &[("enforce", Mode::Enforce), ("audit", Mode::Audit)];
-const AUTHORITIES: &Words<Authority> = &[("auto", Authority::Auto), ("maitred", Authority::Maitred)];
+const AUTHORITIES: &Words<Authority> =
+    &[("auto", Authority::Auto), ("maitred", Authority::Maitred), ("kubelet", Authority::Kubelet)];
+const PLACEMENTS: &Words<GpuPlacement> =
+    &[("keep", GpuPlacement::Keep), ("repair", GpuPlacement::Repair), ("choose", GpuPlacement::Choose)];
+const LINKS: &Words<bool> = &[("any", false), ("nvlink", true)];
+const UNREQUESTED: &Words<Unrequested> = &[("leave", Unrequested::Leave), ("hide", Unrequested::Hide)];
 const LOCALITIES: &Words<Option<UnknownLocality>> =
     &[("auto", None), ("reject", Some(UnknownLocality::Reject)), ("ignore", Some(UnknownLocality::Ignore))];
 const INELIGIBLE: &Words<Ineligible> =
@@ -47,12 +52,9 @@ pub(super) fn check(text: &str, origin: &str) -> Checked<Config> {
     let raw: Raw = toml::from_str(text).map_err(|error| file.syntax(error))?;
     version(file, &raw)?;
     let default = Config::default();
-    let authority = file.at("authority", &raw.authority);
     let config = Config {
         mode: file.at("mode", &raw.mode).word(MODES, default.mode)?,
-        authority: authority
-            .not_yet(&[("kubelet", "use \"maitred\", with the kubelet's CPU Manager policy at none")])?
-            .word(AUTHORITIES, default.authority)?,
+        authority: file.at("authority", &raw.authority).word(AUTHORITIES, default.authority)?,
         policy: policy(file, &raw, default.policy)?,
         ineligible: file
             .at("policy.ineligible", &raw.policy.ineligible)
@@ -172,14 +174,10 @@ fn memory(file: File<'_>, typed: &raw::Memory, default: MemoryConfig) -> Checked
 }
 
 fn gpu(file: File<'_>, typed: &raw::Gpu, default: GpuConfig) -> Checked<GpuConfig> {
-    let later = "use \"keep\": the device plugin's choice stays, and the rest is fitted around it";
-    let placement = file.at("gpu.placement", &typed.placement);
-    placement.not_yet(&[("repair", later), ("choose", later)])?.word(&[("keep", ())], ())?;
-    let link = file.at("gpu.link", &typed.link).not_yet(&[("nvlink", "use \"any\"")])?;
-    link.word(&[("any", ())], ())?;
-    let unrequested = file.at("gpu.unrequested", &typed.unrequested).not_yet(&[("hide", "use \"leave\"")])?;
-    unrequested.word(&[("leave", ())], ())?;
     Ok(GpuConfig {
+        placement: file.at("gpu.placement", &typed.placement).word(PLACEMENTS, default.placement)?,
+        linked: file.at("gpu.link", &typed.link).word(LINKS, default.linked)?,
+        unrequested: file.at("gpu.unrequested", &typed.unrequested).word(UNREQUESTED, default.unrequested)?,
         annotation_pool: pool(&file.at("gpu.annotation_pool", &typed.annotation_pool))?
             .unwrap_or(default.annotation_pool),
         driver_root: file.at("gpu.driver_root", &typed.driver_root).path(default.driver_root)?,

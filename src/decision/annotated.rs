@@ -9,7 +9,7 @@ use crate::model::{
     ContainerName, ContainerRequest, CpuOption, CpuOptions, DeviceId, DeviceRequest, MemoryMode, PodFacts,
     Policy, Reason, Rejection, Resource, ResourceName, Scope, Topology, TopologyPolicy,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// GPUs withheld from the device plugin for annotations to ask for; [`super::machine`] has them under this
 /// resource where the owner names them one by one.
@@ -26,6 +26,10 @@ pub struct Understood {
     pub memory_mode: Option<MemoryMode>,
     /// The environment shows it every GPU though it asked for none.
     pub every_gpu: bool,
+    /// The GPUs that what is shown of it names.
+    pub claimed_gpus: BTreeSet<DeviceId>,
+    /// The kubelet's books tell which devices it has.
+    pub certain: bool,
 }
 
 /// Follows a pod's annotations for one container, of which `request` is what its spec says.
@@ -58,6 +62,7 @@ pub(super) fn wishes(
         scope: settings.policy.scope,
         align_by_socket: settings.policy.cpu.has(CpuOption::AlignBySocket),
         // The owner may have become stricter since; what runs was allowed when it was made.
+        linked: settings.gpus_linked,
         trusted: moment == Moment::Running || settings.trusted_namespaces.contains(namespace),
     };
     annotations::wishes(annotations, container, floor)
@@ -94,6 +99,7 @@ pub(super) fn follow(
     }
     request.opt_out |= wishes.exclusive == Some(false);
     let strictness = granted(wishes.policy, settings.policy.topology, namespace, settings);
+    request.linked = wishes.linked.unwrap_or(settings.gpus_linked);
     let policy = Policy {
         topology: strictness,
         scope: granted(wishes.scope, settings.policy.scope, namespace, settings),
@@ -102,7 +108,8 @@ pub(super) fn follow(
         ..settings.policy.clone()
     };
     let memory_mode = wishes.memory_policy.or(settings.memory_policy);
-    Ok(Understood { request, policy, memory_mode, every_gpu: false })
+    let claimed_gpus = BTreeSet::new();
+    Ok(Understood { request, policy, memory_mode, every_gpu: false, claimed_gpus, certain: false })
 }
 
 /// The options of the CPU policy. What runs was made with options that went together; where they no longer

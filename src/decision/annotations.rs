@@ -8,7 +8,7 @@ use std::str::FromStr;
 const DOMAIN: &str = ".maitred.io";
 
 /// The keys there are, in the order the README explains them.
-const KEYS: [&str; 6] = ["policy", "scope", "cpu-options", "gpus", "memory-policy", "exclusive"];
+const KEYS: [&str; 7] = ["policy", "scope", "cpu-options", "gpus", "gpu-link", "memory-policy", "exclusive"];
 
 /// An annotation that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +50,7 @@ pub(super) struct Wishes {
     pub scope: Option<Scope>,
     pub cpu_options: Option<CpuOptions>,
     pub gpus: Option<GpuCount>,
+    pub linked: Option<bool>,
     pub memory_policy: Option<MemoryMode>,
     pub exclusive: Option<bool>,
 }
@@ -61,6 +62,7 @@ pub(super) struct Floor {
     pub scope: Scope,
     /// Whether sockets are as good as nodes.
     pub align_by_socket: bool,
+    pub linked: bool,
     pub trusted: bool,
 }
 
@@ -117,8 +119,13 @@ fn split(key: &str) -> Result<Option<(&str, Target<'_>)>, AnnotationError> {
 }
 
 fn check(key: &str, word: &str, value: &str) -> Result<(), AnnotationError> {
-    let lenient =
-        Floor { policy: TopologyPolicy::None, scope: Scope::Container, align_by_socket: true, trusted: true };
+    let lenient = Floor {
+        policy: TopologyPolicy::None,
+        scope: Scope::Container,
+        align_by_socket: true,
+        linked: false,
+        trusted: true,
+    };
     apply(&mut Wishes::default(), word, key, value, lenient)
 }
 
@@ -133,6 +140,7 @@ fn apply(
         "policy" => wishes.policy = Some(no_laxer(key, value, floor.policy, floor.trusted)?),
         "scope" => wishes.scope = Some(no_laxer(key, value, floor.scope, floor.trusted)?),
         "cpu-options" => wishes.cpu_options = Some(cpu_options(key, value, floor)?),
+        "gpu-link" => wishes.linked = Some(linked(key, value, floor)?),
         "gpus" => wishes.gpus = Some(gpu_count(key, value)?),
         "memory-policy" => wishes.memory_policy = Some(parsed::<MemoryMode>(key, value)?),
         _ => wishes.exclusive = Some(boolean(key, value)?),
@@ -198,6 +206,23 @@ fn gpu_count(key: &str, value: &str) -> Result<GpuCount, AnnotationError> {
     }
 }
 
+fn linked(key: &str, value: &str, floor: Floor) -> Result<bool, AnnotationError> {
+    match value {
+        "nvlink" => Ok(true),
+        "any" if floor.linked && !floor.trusted => Err(AnnotationError::TooLenient {
+            key: key.into(),
+            value: value.into(),
+            strictest: "nvlink".into(),
+        }),
+        "any" => Ok(false),
+        _ => Err(AnnotationError::Value {
+            key: key.into(),
+            value: value.into(),
+            expected: "any or nvlink".into(),
+        }),
+    }
+}
+
 fn boolean(key: &str, value: &str) -> Result<bool, AnnotationError> {
     value.parse().map_err(|_| AnnotationError::Value {
         key: key.into(),
@@ -214,6 +239,7 @@ mod tests {
         policy: TopologyPolicy::SingleNumaNode,
         scope: Scope::Container,
         align_by_socket: false,
+        linked: false,
         trusted: false,
     };
 
@@ -265,6 +291,7 @@ mod tests {
                 [("cpu-options.maitred.io/container.main", "align-by-socket")],
                 "is \"align-by-socket\", more lenient than this node's cpu.options",
             ),
+            ([("gpu-link.maitred.io", "pcie")], "is \"pcie\": expected any or nvlink"),
             ([("exclusive.maitred.io", "no")], "is \"no\": expected true or false"),
             (
                 [("policy.maitred.io", "strict")],
@@ -281,6 +308,10 @@ mod tests {
     fn only_trusted_namespaces_may_loosen() {
         let pairs = [("policy.maitred.io", "best-effort")];
         assert!(read(&pairs, STRICT).unwrap_err().contains("more lenient than this node's single-numa-node"));
+        let linked = Floor { linked: true, ..STRICT };
+        let any = [("gpu-link.maitred.io", "any")];
+        assert!(read(&any, linked).unwrap_err().contains("more lenient than this node's nvlink"));
+        assert_eq!(read(&any, Floor { trusted: true, ..linked }).unwrap().linked, Some(false));
         let trusted = Floor { trusted: true, ..STRICT };
         assert_eq!(read(&pairs, trusted).unwrap().policy, Some(TopologyPolicy::BestEffort));
         let lax = Floor { policy: TopologyPolicy::None, ..STRICT };

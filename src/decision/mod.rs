@@ -3,6 +3,7 @@
 //! Whatever a runtime sends comes through [`step`]. `maitred plan` knows whole pods and seats them by the
 //! engine, but it has its machine, the pods' annotations and the owner's exemptions understood here.
 
+mod allotted;
 mod annotated;
 mod annotations;
 mod cpu_options;
@@ -12,12 +13,15 @@ mod encoded;
 mod event;
 mod hugepages;
 mod ineligible;
+mod kubelet;
 mod machine;
 mod outcome;
 mod sandbox;
+mod seat;
 mod settings;
 mod state;
 mod step;
+mod swap;
 mod synchronize;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -33,6 +37,9 @@ pub use hugepages::{Pages, PagesByNode};
 pub use ineligible::check_eligible;
 pub use machine::machine;
 pub use outcome::{CpusetUpdate, Decision, Delivery, Edit, Mount, Outcome, Reply, Verdict};
-pub use settings::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+pub use settings::{
+    AnnotationPool, CpuAuthority, Exempt, FailurePolicy, Features, GpuPlacement, Ineligible, Mode, Settings,
+    Unrequested,
+};
 pub use state::State;
 pub use step::{failure, step};

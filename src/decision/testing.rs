@@ -103,9 +103,13 @@ pub(crate) fn limits(milli: u64, memory: i64) -> Resources {
 }
 
 pub(crate) fn settings() -> super::Settings {
-    use super::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+    use super::{
+        AnnotationPool, CpuAuthority, Exempt, FailurePolicy, Features, GpuPlacement, Ineligible, Mode,
+    };
+    use super::{Settings, Unrequested};
     Settings {
         mode: Mode::Enforce,
+        authority: CpuAuthority::Maitred,
         policy: Policy {
             topology: TopologyPolicy::SingleNumaNode,
             scope: Scope::Container,
@@ -121,6 +125,9 @@ pub(crate) fn settings() -> super::Settings {
         reserved: "0".parse().unwrap(),
         memory_policy: Some(MemoryMode::Bind),
         annotation_pool: AnnotationPool::None,
+        gpu_placement: GpuPlacement::Keep,
+        gpus_linked: false,
+        unrequested: Unrequested::Leave,
         trusted_namespaces: Default::default(),
         exempt: Exempt { namespaces: ["kube-system".to_owned()].into(), ..Exempt::default() },
         features: Features::default(),

@@ -1,9 +1,10 @@
 //! Takes what is needed on the nodes that were chosen: devices, CPUs, memory, in the kubelet's order.
 
 use super::hints::Hints;
+use super::links::{Candidate, follows_gpus};
 use super::mask::Mask;
 use super::merge::Merged;
-use super::need::{DeviceNeed, Need};
+use super::need::{DeviceNeed, Need, is_gpus};
 use super::offer::Offer;
 use super::options::shared_pool;
 use super::refuse::Failure;
@@ -21,7 +22,7 @@ impl Offer<'_> {
         if !mems.is_empty() {
             // A claim is as good as any here: without its GPU's memory the container could not use the GPU.
             let claimed = need.devices.values().flat_map(|need| &need.claimed);
-            let own = |id: &DeviceId| self.machine.device_memory.get(id).copied();
+            let own = |id: &DeviceId| self.machine.memory_of(id);
             mems.extend(devices.values().flatten().chain(claimed).filter_map(own));
         }
         Ok(Placement {
@@ -47,14 +48,21 @@ impl Offer<'_> {
         merged: Merged,
     ) -> Result<BTreeMap<ResourceName, BTreeSet<DeviceId>>, Failure> {
         let mut taken = BTreeMap::new();
-        for (resource, need) in &need.devices {
-            let mut ids = self.choose_devices(resource, need, merged)?;
+        let mut gpus = BTreeSet::new();
+        let (after, first): (Vec<_>, Vec<_>) =
+            need.devices.iter().partition(|(resource, _)| follows_gpus(resource));
+        for (resource, need) in first.into_iter().chain(after) {
+            let mut ids = self.choose_devices(resource, need, merged, &gpus)?;
             for id in need.named() {
                 self.check_place(resource, id, merged)?;
             }
             for id in &need.exact {
                 self.check_holder(resource, id)?;
                 ids.insert(id.clone());
+            }
+            if is_gpus(self.machine, resource) {
+                let whole = |id: &DeviceId| DeviceId::new(self.machine.whole(id));
+                gpus.extend(ids.iter().chain(&need.claimed).map(whole));
             }
             if !ids.is_empty() {
                 taken.insert(resource.clone(), ids);
@@ -63,11 +71,13 @@ impl Offer<'_> {
         Ok(taken)
     }
 
-    /// A device that was given is the container's unless another one holds it.
+    /// A device that was given is the container's unless another pod has it or a part of it, or it was chosen
+    /// for another container: within a pod the kubelet gives init containers' devices to those that follow.
     fn check_holder(&self, resource: &ResourceName, id: &DeviceId) -> Result<(), Failure> {
-        let own = self.own_devices(resource).is_some_and(|own| own.contains(id));
-        match self.occupancy.holder(resource, id).filter(|_| !own) {
-            Some(holder) => {
+        let others = self.occupancy.rivals(self.machine, resource, id);
+        let mut others = others.filter(|(key, theirs, _)| key.pod != *self.pod || *theirs != resource);
+        match others.next() {
+            Some((holder, ..)) => {
                 let (resource, id, holder) = (resource.clone(), id.clone(), holder.clone());
                 Err(Failure::DeviceHeld { resource, id, holder })
             }
@@ -77,7 +87,7 @@ impl Offer<'_> {
 
     /// A device known by name is on the nodes that must not be left, if it is known to be anywhere.
     fn check_place(&self, resource: &ResourceName, id: &DeviceId, merged: Merged) -> Result<(), Failure> {
-        let place = self.machine.devices.get(resource).and_then(|table| table.mask(id));
+        let place = self.machine.place(resource, id);
         let place = place.filter(|mask| !mask.is_empty());
         match (self.confines(merged), place) {
             (Some(nodes), Some(place)) if !place.meets(nodes) => Err(Failure::DeviceElsewhere {
@@ -96,6 +106,7 @@ impl Offer<'_> {
         resource: &ResourceName,
         need: &DeviceNeed,
         merged: Merged,
+        gpus: &BTreeSet<DeviceId>,
     ) -> Result<BTreeSet<DeviceId>, Failure> {
         let Some(table) = self.machine.devices.get(resource) else {
             let none = need.count == 0;
@@ -111,17 +122,45 @@ impl Offer<'_> {
         let nodes = merged.affinity.filter(|_| local);
         let confined = self.confines(merged).filter(|_| local);
         let usable = |mask: Mask| confined.is_none_or(|nodes| mask.meets(nodes));
-        let mut ranked: Vec<_> = free.into_iter().filter(|(_, mask)| usable(*mask)).collect();
+        let rank = |id: &DeviceId, mask: Mask| match () {
+            () if own.is_some_and(|own| own.contains(id)) => 0,
+            () if need.prefers.contains(id) && nodes.is_none_or(|nodes| mask.meets(nodes)) => 0,
+            () if nodes.is_some_and(|nodes| mask.meets(nodes)) => 1,
+            () => 2,
+        };
+        let usable = free.into_iter().filter(|(_, mask)| usable(*mask));
+        let mut ranked: Vec<Candidate> =
+            usable.map(|(id, mask)| Candidate { id, rank: rank(id, mask) }).collect();
         if ranked.len() < need.count {
             return Err(self.too_few_devices(resource, need.count, ranked.len()));
         }
+        if is_gpus(self.machine, resource) {
+            return self.best_gpus(resource, need, &ranked);
+        }
         // Stable, so the order of the table stays within each rank.
-        ranked.sort_by_key(|(id, mask)| match () {
-            () if own.is_some_and(|own| own.contains(*id)) => 0,
-            () if nodes.is_some_and(|nodes| mask.meets(nodes)) => 1,
-            () => 2,
-        });
-        Ok(ranked.into_iter().take(need.count).map(|(id, _)| id.clone()).collect())
+        let gpus: Vec<&DeviceId> = gpus.iter().collect();
+        ranked.sort_by_key(|one| (one.rank, self.machine.links.from_nic(one.id, &gpus)));
+        Ok(ranked.into_iter().take(need.count).map(|one| one.id.clone()).collect())
+    }
+
+    /// The GPUs that belong together best; connected all of them, those given included, where that is asked for.
+    fn best_gpus(
+        &self,
+        resource: &ResourceName,
+        need: &DeviceNeed,
+        candidates: &[Candidate],
+    ) -> Result<BTreeSet<DeviceId>, Failure> {
+        let links = &self.machine.links;
+        let named: Vec<DeviceId> = need.named().map(|id| DeviceId::new(self.machine.whole(id))).collect();
+        let named: Vec<&DeviceId> = named.iter().collect();
+        let linked = need.linked > 0;
+        if let Some((one, other)) = links.unconnected(&named).filter(|_| linked) {
+            return Err(Failure::NotConnected { one: one.clone(), other: other.clone() });
+        }
+        let best = links.best(candidates, &named, need.count, linked);
+        let best =
+            best.ok_or_else(|| Failure::NoneConnected { resource: resource.clone(), needed: need.count })?;
+        Ok(best.into_iter().cloned().collect())
     }
 
     fn too_few_devices(&self, resource: &ResourceName, needed: usize, available: usize) -> Failure {
@@ -133,7 +172,7 @@ impl Offer<'_> {
             return Ok(CpuSet::new());
         }
         self.check_cores(need)?;
-        let mut taken = self.take_from(&self.cpus(), need, merged)?;
+        let mut taken = self.take_from(&self.cpus, need, merged)?;
         if !self.is_whole(&taken) {
             // Cores of different sizes, or halves that others left: from whole ones alone.
             let mut pools = self.whole_pools().into_iter();

@@ -3,8 +3,8 @@
 //! Everything here is a pure function of its arguments. The rules are those of the kubelet's Topology,
 //! CPU, Memory and Device Managers. A decision goes through the files in this order: a request becomes a
 //! need (`need`), what is free for its pod becomes rules about node sets (`offer`, `hints`), these are
-//! merged to one set (`merge`), and there devices, CPUs and memory are taken (`allocate`, `take`). A
-//! refusal is explained afterwards (`explain`, `sentence`).
+//! merged to one set (`merge`), and there devices, CPUs and memory are taken (`allocate`, `take`; which
+//! devices belong together is `links`', which exclude each other `sharing`'s). A refusal is explained afterwards (`explain`, `sentence`).
 //!
 //! Who knows the kubelet finds its rules here (functions of `pkg/kubelet/cm`):
 //!
@@ -33,6 +33,7 @@ mod error;
 mod explain;
 mod hints;
 mod layout;
+mod links;
 mod machine;
 mod mask;
 mod merge;
@@ -45,12 +46,15 @@ mod refuse;
 pub mod rules;
 mod search;
 mod sentence;
+mod sharing;
 mod take;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
 pub use error::MachineError;
-pub use machine::{Device, GPU, Machine, NIC, Reserve, gpu_id};
+pub use machine::{Device, GPU, MIG, Machine, NIC, Reserve, gpu_id};
 pub use occupancy::Occupancy;
 pub use options::shared_pool;

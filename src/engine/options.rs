@@ -128,7 +128,7 @@ impl Offer<'_> {
     /// What to take whole cores from when the first try broke one: cores that are wholly free, then only
     /// those of the usual size.
     pub(super) fn whole_pools(&self) -> [CpuSet; 2] {
-        let whole = self.usable(self.cpus());
+        let whole = self.usable(self.cpus.clone());
         let usual = self.machine.layout.cores_of_size(self.machine.layout.threads_per_core());
         [whole.clone(), whole.intersection(&usual)]
     }

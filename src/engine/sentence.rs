@@ -1,8 +1,6 @@
 //! The sentence of a rejection: one line a person reads.
 
-use super::explain::Available;
 use super::hints::Hints;
-use super::mask::Mask;
 use super::need::Need;
 use super::offer::Offer;
 use super::refuse::{Failure, Refusal};
@@ -81,6 +79,13 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
         Failure::DeviceHeld { resource, id, holder } => {
             format!("{} {id} is held by {holder}", device(resource))
         }
+        Failure::NotConnected { one, other } => {
+            format!("no NVLink connects GPU {one} with GPU {other}, and gpu-link nvlink asks for that")
+        }
+        Failure::NoneConnected { resource, needed } => format!(
+            "no {} that NVLink connects with each other are free{on_seat}, and gpu-link nvlink asks for that",
+            count(resource, *needed)
+        ),
         Failure::DeviceElsewhere { resource, id, place, nodes } => {
             let (place, nodes) = (place.words(), nodes.words());
             format!("{} {id} is on {place}, the pod on {nodes}", device(resource))
@@ -124,9 +129,13 @@ fn memory(offer: &Offer, refusal: &Refusal) -> (String, bool) {
         return (format!("{needed} needed, more than the whole machine has for containers: {all}"), false);
     }
     let own = Need { memory: need.memory.clone(), ..Need::default() };
-    let free = offer.available(&own, offer.machine.all());
-    if let Some(short) = free.iter().find(|one| one.available < one.needed) {
-        let (needed, free) = (short.resource.amount(short.needed), short.resource.amount(short.available));
+    let free = |kind: usize| {
+        let free = offer.machine.all().iter().map(|node| offer.occupancy.books().free(node, kind));
+        let own = offer.reusable.blocks.iter().filter(|own| own.kind == kind).map(|own| own.bytes);
+        free.chain(own).fold(0, u64::saturating_add)
+    };
+    if let Some((kind, bytes)) = need.memory.iter().find(|(kind, bytes)| free(**kind) < **bytes) {
+        let (needed, free) = (amount(*kind, *bytes), amount(*kind, free(*kind)));
         return (format!("{needed} needed, {free} free on all NUMA nodes together"), true);
     }
     let wanted = wanted(offer, &own);
@@ -155,9 +164,9 @@ fn no_nodes(offer: &Offer, need: Option<&Need>, wanted: &str) -> String {
 
 /// `16 CPUs, 2 GPUs and 200Gi`, devices before memory.
 fn wanted(offer: &Offer, need: &Need) -> String {
-    let mut all = offer.available(need, Mask::EMPTY);
-    all.sort_by_key(|one| matches!(one.resource, Resource::Memory(_)));
-    join(&all.iter().map(|one: &Available| one.resource.amount(one.needed)).collect::<Vec<_>>())
+    let mut all = need.amounts(offer.machine);
+    all.sort_by_key(|(resource, _)| matches!(resource, Resource::Memory(_)));
+    join(&all.iter().map(|(resource, amount)| resource.amount(*amount)).collect::<Vec<_>>())
 }
 
 /// What each node lacks; nodes that lack the same are named together, and counted.

@@ -15,5 +15,5 @@ mod plan;
 mod refusals;
 mod reports;
 mod rooms;
-mod speed;
+mod steps;
 mod store;
