@@ -97,27 +97,16 @@ fn settings() -> impl Strategy<Value = Settings> {
     })
 }
 
-/// A few seconds' worth, unless told otherwise.
-fn config() -> ProptestConfig {
-    let told = std::env::var_os("PROPTEST_CASES").is_some();
-    let default = ProptestConfig::default();
-    ProptestConfig { cases: if told { default.cases } else { 4000 }, ..default }
-}
-
-proptest! {
-    #![proptest_config(config())]
-
-    #[test]
-    fn nobody_is_ever_on_anybodys_cpus(
-        machine in 0..machines::COUNT,
-        settings in settings(),
-        ops in proptest::collection::vec(op(), 1..90),
-    ) {
+#[test]
+fn nobody_is_ever_on_anybodys_cpus() {
+    let strategy = (0..machines::COUNT, settings(), proptest::collection::vec(op(), 1..90));
+    crate::steps::run("churn", 4000..=u32::MAX, &strategy, |(machine, settings, ops)| {
         let mut node = Node::new(machines::machine(machine), settings);
         for op in &ops {
             node.apply(op);
             node.check();
         }
         node.end();
-    }
+        Ok(ops.len())
+    });
 }

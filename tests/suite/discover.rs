@@ -1,5 +1,6 @@
 //! Reading machines: constructed trees, gathered ones, and GPUs through a stand-in NVML.
 
+mod gpu_machines;
 mod gpus;
 mod kubelet;
 mod odd;
