@@ -168,7 +168,8 @@ fn all_named(topology: &Topology) -> Result<usize, String> {
             "annotation {POOLED_GPU}: the UUID of GPU {} is unknown on this node: expected the NVIDIA driver to tell it",
             gpu.pci
         )),
-        None => Ok(topology.gpus.len()),
+        // One that is split is nobody's as a whole.
+        None => Ok(topology.gpus.iter().filter(|gpu| gpu.mig.is_empty()).count()),
     }
 }
 

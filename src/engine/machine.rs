@@ -184,6 +184,13 @@ impl Machine {
         true
     }
 
+    /// The fewest and the most NVLinks between two of these GPUs; `None` of fewer than two, and on a machine
+    /// without NVLink.
+    #[must_use]
+    pub fn nvlinks(&self, gpus: &[&DeviceId]) -> Option<(u32, u32)> {
+        self.links.range(gpus).filter(|_| self.links.any())
+    }
+
     /// Whether a placement that would leave no shared CPU is refused. It is, unless this is switched
     /// off: the kubelet's own rules do not ask for it.
     pub fn keep_shared_cpu(&mut self, keep: bool) {

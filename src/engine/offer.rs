@@ -108,7 +108,7 @@ impl<'a> Offer<'a> {
             occupancy.rivals(machine, resource, id).all(|(_, _, held)| left(held))
                 && !occupancy.is_in_use(machine, resource, id)
                 && !machine.is_split(id)
-                && !named.contains(id)
+                && !named.iter().any(|named| machine.overlap(named, id))
         };
         let all = table.devices.iter().zip(&table.masks).map(|(device, mask)| (&device.id, *mask));
         all.filter(|(id, _)| free(id)).collect()

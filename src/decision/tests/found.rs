@@ -110,13 +110,13 @@ fn a_lax_wish_nobody_granted_is_not_granted_when_it_runs() {
 fn an_annotation_that_cannot_be_followed_any_more_takes_nothing_from_what_runs() {
     let a = made(whole("a", 4), &pod("a"), &Node::new().create(&pod("a"), &whole("a", 4)));
     let mut of_the_future = pod("a");
-    of_the_future.annotations.insert("gpu-link.maitred.io".into(), "nvlink".into());
+    of_the_future.annotations.insert("seat-colour.maitred.io".into(), "red".into());
     let mut older = Node::new();
     assert_eq!(older.step(synchronize(&[&of_the_future], &[&a])).updates, []);
     assert_eq!(held(&older, "a"), "4-7");
     // What has no place yet does not get one by guessing, and it is said.
     let outcome = Node::new().step(synchronize(&[&of_the_future], &[&in_pod(whole("a", 4), &of_the_future)]));
-    assert!(outcome.verdicts[0].warn && outcome.verdicts[0].reason.contains("gpu-link"));
+    assert!(outcome.verdicts[0].warn && outcome.verdicts[0].reason.contains("seat-colour"));
 }
 
 #[test]
