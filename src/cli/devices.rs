@@ -59,7 +59,11 @@ impl nri::Devices for Machine {
 
     fn read(&self) -> Result<Topology, BoxError> {
         let topology = with_gpus(&self.root, &self.options)?;
-        tracing::info!(gpus = topology.gpus.len(), cdi = topology.cdi.len(), "devices have changed: read again");
+        tracing::info!(
+            gpus = topology.gpus.len(),
+            cdi = topology.cdi.len(),
+            "devices have changed: read again"
+        );
         self.last().read = topology.clone();
         Ok(topology)
     }

@@ -143,7 +143,8 @@ impl Node {
             self.config = Config::parse(&host.config, "the configuration the runtime passes on")?;
         }
         let config = self.config.clone();
-        let state = State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
+        let state =
+            State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
         settings.authority = self.authority(config.authority);
         if settings.mode == Mode::Enforce {

@@ -38,7 +38,8 @@ pub fn sign(root: &Root, options: &Options) -> Sign {
         sign.names.push((node.to_owned(), there.then(String::new).into_iter().collect()));
     }
     if let NvmlLibrary::DriverRoot(driver_root) = &options.nvml {
-        sign.files.extend(nvml::libraries(driver_root).into_iter().map(|path| (path.clone(), modified(&path))));
+        sign.files
+            .extend(nvml::libraries(driver_root).into_iter().map(|path| (path.clone(), modified(&path))));
     }
     sign
 }

@@ -82,7 +82,11 @@ mod tests {
         let mut news = |event: Event| allotted.before(&event, &books).len();
         assert_eq!(news(Event::RunPod(pod("a"))), 1);
         assert_eq!(news(Event::Create(pod("a"), container("main"))), 0, "it is known");
-        assert_eq!(news(Event::Create(pod("a"), container("init"))), 1, "a regular init container is not listed");
+        assert_eq!(
+            news(Event::Create(pod("a"), container("init"))),
+            1,
+            "a regular init container is not listed"
+        );
         assert_eq!(news(Event::Started(pod("a"), container("main"))), 0);
         assert_eq!(news(Event::StopPod(pod("a"))), 0);
         assert_eq!(news(Event::Create(pod("a"), container("main"))), 1, "another life");

@@ -45,7 +45,9 @@ impl Refresher {
             let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
             match devices.read() {
                 Ok(topology) => poster.post(Event::Devices(Box::new(topology))),
-                Err(error) => tracing::warn!(%error, "changed devices cannot be read: what was known counts on"),
+                Err(error) => {
+                    tracing::warn!(%error, "changed devices cannot be read: what was known counts on")
+                }
             }
         };
         if let Err(error) = std::thread::Builder::new().name("devices".into()).spawn(read) {

@@ -6,7 +6,8 @@ use crate::decision::testing::{container, machine, pod, settings, whole};
 use crate::engine::Reserve;
 use crate::ledger::Record;
 use crate::model::{
-    Allotment, AllotmentSource, Bytes, ContainerKey, HugepageSize, NodeId, PodAllotment, PodFacts, PodUid, Topology,
+    Allotment, AllotmentSource, Bytes, ContainerKey, HugepageSize, NodeId, PodAllotment, PodFacts, PodUid,
+    Topology,
 };
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};

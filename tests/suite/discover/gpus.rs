@@ -28,8 +28,9 @@ pub fn library() -> PathBuf {
 fn child() {
     let Ok(dir) = std::env::var("MAITRED_TEST_TREE") else { return };
     let root = Root::open(&dir).unwrap();
-    let library = std::env::var("MAITRED_TEST_NVML").unwrap();
-    let answer = match machine(&root, &Options { nvml: NvmlLibrary::At(library.into()) }) {
+    let library = PathBuf::from(std::env::var("MAITRED_TEST_NVML").unwrap());
+    let nvml = if library.is_dir() { NvmlLibrary::DriverRoot(library) } else { NvmlLibrary::At(library) };
+    let answer = match machine(&root, &Options { nvml }) {
         Err(error) => json!({ "error": error.to_string() }),
         Ok(read) => {
             let machine: Value = serde_json::from_str(&snapshot::to_json(&read.topology)).unwrap();
@@ -158,10 +159,16 @@ fn a_gpu_that_does_not_say_which_it_is_is_kept_as_the_kernel_shows_it() {
         let gpus = answer["gpus"].as_array().unwrap();
         let lost = &gpus[1];
         assert_eq!((gpus.len(), &lost["index"], &lost["pci"]), (3, &json!(1), &json!("0000:22:00.0")));
-        assert_eq!((&lost["uuid"], &lost["minor"], &lost["numa_node"]), (&json!("GPU-b"), &json!(5), &json!(0)));
+        assert_eq!(
+            (&lost["uuid"], &lost["minor"], &lost["numa_node"]),
+            (&json!("GPU-b"), &json!(5), &json!(0))
+        );
         let warning = answer["warnings"][0].as_str().unwrap();
         assert!(warning.starts_with("NVML cannot identify GPU 1 ("), "{warning}");
-        assert!(warning.ends_with("taken to be the one at 0000:22:00.0, as the kernel shows it"), "{warning}");
+        assert!(
+            warning.ends_with("taken to be the one at 0000:22:00.0, as the kernel shows it"),
+            "{warning}"
+        );
         let state = std::fs::read_to_string(tree.path().join("state.json")).unwrap();
         assert!(state.contains("\"open\":0"), "{state}");
     }
@@ -205,7 +212,10 @@ fn mig_devices_are_told_with_their_instances_and_their_nodes() {
     ]);
     assert_eq!((&answer["gpus"][0]["mig"], &answer["gpus"][1]["mig"]), (&expected, &Value::Null));
     assert_eq!(answer["warnings"], json!([]));
-    tree.file("proc/driver/nvidia/capabilities/gpu0/mig/gi9/ci1/access", "DeviceFileMinor: 84\nDeviceFileMode: 292");
+    tree.file(
+        "proc/driver/nvidia/capabilities/gpu0/mig/gi9/ci1/access",
+        "DeviceFileMinor: 84\nDeviceFileMode: 292",
+    );
     let answer = read(&tree, json!({ "gpus": [{ "uuid": "GPU-a", "pci": "0000:21:00.0", "mig": mig }] }));
     assert_eq!(answer["mig_nodes"], json!({ "84": "MIG-b" }));
 }
@@ -221,7 +231,10 @@ fn distances_are_nvmls_and_else_by_what_both_hang_below() {
         { "uuid": "GPU-b", "pci": "0000:22:00.0" },
     ]);
     let answer = read(&tree, json!({ "gpus": gpus }));
-    assert_eq!((&answer["gpus"][0]["near"], &answer["gpus"][1]["near"]), (&json!({"1": "PXB"}), &json!({"0": "PXB"})));
+    assert_eq!(
+        (&answer["gpus"][0]["near"], &answer["gpus"][1]["near"]),
+        (&json!({"1": "PXB"}), &json!({"0": "PXB"}))
+    );
     let refused = json!({ "nvmlDeviceGetTopologyCommonAncestor": "NOT_SUPPORTED" });
     let answer = read(&tree, json!({ "gpus": gpus, "errors": refused }));
     assert_eq!((&answer["gpus"][0]["near"], &answer["warnings"]), (&json!({"1": "PIX"}), &json!([])));
@@ -249,7 +262,8 @@ fn nvlinks_are_counted_directly_and_through_switches() {
     );
     let links: Vec<&Value> = answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["nvlinks"]).collect();
     assert_eq!(links, [&json!({"1": 2}), &json!({"0": 2}), &json!({"3": 3}), &json!({"2": 1}), &json!({})]);
-    let switched: Vec<&Value> = answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["switch_links"]).collect();
+    let switched: Vec<&Value> =
+        answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["switch_links"]).collect();
     assert_eq!(switched, [&Value::Null, &Value::Null, &json!(3), &json!(1), &Value::Null]);
 }
 
@@ -287,6 +301,26 @@ fn an_unusable_nvml_falls_back_to_sysfs_and_says_so() {
     let no_library = read_with(&tree, "/nonexistent/libnvidia-ml.so.1", json!({}));
     assert_eq!(no_library["gpus"], expected);
     assert_eq!(no_library["warnings"].as_array().unwrap().len(), 1);
+}
+
+/// What lies there first is no library at all.
+#[test]
+fn the_library_is_looked_for_below_the_drivers_root() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    tree.file("run/driver/usr/lib64/libnvidia-ml.so.1", "of another machine");
+    let root = tree.path().join("run/driver");
+    let nvml = json!({ "gpus": [{ "uuid": "GPU-a", "pci": "0000:21:00.0" }] });
+    let answer = read_with(&tree, root.to_str().unwrap(), nvml.clone());
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("NVML (") && warning.contains("usr/lib64/libnvidia-ml.so.1) is not usable"),
+        "{warning}"
+    );
+    std::fs::create_dir_all(root.join("usr/lib")).unwrap();
+    std::fs::copy(library(), root.join("usr/lib/libnvidia-ml.so.1")).unwrap();
+    let answer = read_with(&tree, root.to_str().unwrap(), nvml);
+    assert_eq!((&answer["gpus"][0]["uuid"], &answer["warnings"]), (&json!("GPU-a"), &json!([])));
 }
 
 #[test]

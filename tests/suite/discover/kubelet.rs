@@ -74,7 +74,8 @@ impl Node {
     fn serve(&mut self, get: Get, pods: Vec<PodResources>) {
         self.answers = Arc::new(Answers { get, pods, asked: Mutex::default() });
         let (path, answers) = (self.dir.path().join(SOCKET), Arc::clone(&self.answers));
-        let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let reactor =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = reactor.block_on(async { UnixListener::bind(path).unwrap() });
         reactor.spawn(serve(listener, answers));
         self._reactor = Some(reactor);
@@ -93,8 +94,11 @@ impl Node {
                 r#"{{"PodUID":"{uid}","ContainerName":"{container}","ResourceName":"nvidia.com/gpu","DeviceIDs":{{"1":["{gpu}"]}}}}"#
             )
         };
-        let text =
-            format!(r#"{{"Data":{{"PodDeviceEntries":[{},{}]}},"Checksum":1}}"#, entry("init"), entry("main"));
+        let text = format!(
+            r#"{{"Data":{{"PodDeviceEntries":[{},{}]}},"Checksum":1}}"#,
+            entry("init"),
+            entry("main")
+        );
         std::fs::write(self.dir.path().join(CHECKPOINT), text).unwrap();
     }
 
@@ -249,11 +253,8 @@ fn of_two_pods_of_one_name_the_checkpoint_tells_which() {
 fn many_pods_are_one_question() {
     let node = Node::with(Get::Answers, vec![pod("a", "GPU-a", 0), pod("b", "GPU-b", 1)]);
     let uids: Vec<PodUid> = ["u-a", "u-b", "u-c"].map(PodUid::from).to_vec();
-    let names: Vec<_> = uids
-        .iter()
-        .zip(["a", "b", "c"])
-        .map(|(uid, name)| PodName { uid, namespace: "ns", name })
-        .collect();
+    let names: Vec<_> =
+        uids.iter().zip(["a", "b", "c"]).map(|(uid, name)| PodName { uid, namespace: "ns", name }).collect();
     let told = node.kubelet.pods(&names);
     assert_eq!((told.len(), gpu(&told[&uids[1]], "main")), (2, is("GPU-b", "1")));
     assert_eq!(node.asked(), ["List"]);
@@ -298,9 +299,17 @@ fn measure_podresources() {
         print(what, timed(1000, || assert!(node.pod("u-1", "pod-77").is_some())));
     }
     let node = Node::without_kubelet();
-    let entry = |n: usize| format!(r#"{{"PodUID":"u-{n}","ContainerName":"c","ResourceName":"r","DeviceIDs":{{"0":["d"]}},"AllocResp":"{}"}}"#, "x".repeat(600));
+    let entry = |n: usize| {
+        format!(
+            r#"{{"PodUID":"u-{n}","ContainerName":"c","ResourceName":"r","DeviceIDs":{{"0":["d"]}},"AllocResp":"{}"}}"#,
+            "x".repeat(600)
+        )
+    };
     let entries: Vec<_> = (0..110).map(entry).collect();
-    write(&node.dir.path().join(CHECKPOINT), &format!(r#"{{"Data":{{"PodDeviceEntries":[{}]}}}}"#, entries.join(",")));
+    write(
+        &node.dir.path().join(CHECKPOINT),
+        &format!(r#"{{"Data":{{"PodDeviceEntries":[{}]}}}}"#, entries.join(",")),
+    );
     print("checkpoint of 110 pods", timed(1000, || assert!(node.pod("u-1", "pod-1").is_some())));
 }
 
