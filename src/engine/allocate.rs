@@ -176,10 +176,10 @@ impl Offer<'_> {
         self.check_cores(need)?;
         let layout = &self.machine.layout;
         let style = Style::new(layout, &self.policy.cpu);
-        let all = self.cpus();
+        let all = &self.cpus;
         let mut taken = CpuSet::new();
         if let Some(nodes) = merged.affinity {
-            let near = self.near(nodes).intersection(&all);
+            let near = self.near(nodes).intersection(all);
             if self.confines(merged).is_some() && near.len() < need {
                 return Err(Failure::Cpus { needed: need, available: near.len() });
             }

@@ -94,6 +94,8 @@ pub struct Machine {
     distances: Vec<Vec<u32>>,
     keep_shared_cpu: bool,
     placeable: CpuSet,
+    /// The CPUs that can be given out, by node.
+    cpus: Vec<CpuSet>,
     pub(super) layout: Layout,
     /// The dense node index of each of the layout's nodes.
     pub(super) cpu_nodes: Vec<usize>,
@@ -132,6 +134,11 @@ impl Machine {
         let (kinds, capacity) = capacities(topology, reserve)?;
         let position = |cpu| topology.numa_nodes.iter().position(|node| node.cpus.contains(cpu));
         let first = |members: &Vec<usize>| members.first().and_then(|cpu| position(layout.cpus[*cpu]));
+        let cpu_nodes: Vec<usize> = layout.nodes.members.iter().filter_map(first).collect();
+        let mut cpus = vec![CpuSet::new(); nodes.len()];
+        for (node, members) in cpu_nodes.iter().zip(&layout.nodes.members) {
+            cpus[*node].extend(members.iter().map(|cpu| layout.cpus[*cpu]));
+        }
         let mut machine = Self {
             online: topology.cpus.clone(),
             reserved: reserved(topology, &layout, reserve)?,
@@ -140,7 +147,8 @@ impl Machine {
             distances: distances(topology),
             keep_shared_cpu: true,
             placeable: layout.cpus.iter().copied().collect(),
-            cpu_nodes: layout.nodes.members.iter().filter_map(first).collect(),
+            cpus,
+            cpu_nodes,
             layout,
             kinds,
             capacity,
@@ -235,9 +243,7 @@ impl Machine {
     /// The CPUs of a node; empty where it has none.
     #[must_use]
     pub fn node_cpus(&self, node: NodeId) -> CpuSet {
-        let at = self.cpu_nodes.iter().position(|index| self.ids[*index] == node);
-        let members = at.map(|at| &self.layout.nodes.members[at]).into_iter().flatten();
-        members.map(|cpu| self.layout.cpus[*cpu]).collect()
+        self.index(node).map_or_else(CpuSet::new, |index| self.cpus[index].clone())
     }
 
     /// The devices of a resource, in the order they are handed out.
@@ -291,9 +297,12 @@ impl Machine {
 
     /// The CPUs that can be given out of the nodes.
     pub(super) fn cpus_of(&self, mask: Mask) -> CpuSet {
-        let within = self.cpu_nodes.iter().enumerate().filter(|(_, node)| mask.has(**node));
-        let members = within.flat_map(|(at, _)| &self.layout.nodes.members[at]);
-        members.map(|cpu| self.layout.cpus[*cpu]).collect()
+        mask.iter().fold(CpuSet::new(), |all, index| all.union(&self.cpus[index]))
+    }
+
+    /// How many CPUs of the set the node has.
+    pub(super) fn count_on(&self, index: usize, set: &CpuSet) -> usize {
+        self.cpus[index].common(set)
     }
 
     /// The sum of the distances between all ordered pairs of the nodes, each with itself included: for
@@ -393,10 +402,8 @@ impl Machine {
 
     /// The nodes a placement's CPUs, memory and devices are on.
     pub(super) fn used_by(&self, placement: &Placement) -> NodeSet {
-        let homes = self.cpu_nodes.iter().zip(&self.layout.nodes.members);
-        let on =
-            |members: &[usize]| members.iter().any(|cpu| placement.cpus.contains(self.layout.cpus[*cpu]));
-        let cpus: Mask = homes.filter(|(_, members)| on(members)).map(|(node, _)| *node).collect();
+        let on = |index: &usize| !self.cpus[*index].is_disjoint(&placement.cpus);
+        let cpus: Mask = (0..self.cpus.len()).filter(on).collect();
         let devices = placement.devices.iter().flat_map(|(resource, ids)| {
             ids.iter().filter_map(move |id| self.place(resource, id)).filter(|mask| mask.count() == 1)
         });

@@ -35,6 +35,8 @@ mod sharing;
 mod take;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
 pub use machine::{Device, GPU, MIG, Machine, MachineError, NIC, Reserve, gpu_id};

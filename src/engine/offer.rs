@@ -1,13 +1,13 @@
 //! What is free for one pod: where each resource it needs could come from.
 
 use super::books::Block;
-use super::hints::{Hints, Preference, Shape, fewest};
+use super::hints::{Hints, Preference, Shape};
 use super::links::Candidate;
 use super::machine::{DeviceTable, Machine};
 use super::mask::Mask;
 use super::need::{DeviceNeed, Need};
 use super::occupancy::{Occupancy, Reusable};
-use super::search::Demand;
+use super::search::{Demand, fewest};
 use crate::model::{CpuOption, CpuSet, DeviceId, PodUid, Policy, ResourceName};
 use std::collections::BTreeSet;
 
@@ -19,6 +19,8 @@ pub(super) struct Offer<'a> {
     pub(super) pod: &'a PodUid,
     /// CPUs nobody holds.
     pub(super) free: CpuSet,
+    /// CPUs the pod can have: free ones and its init containers'.
+    pub(super) cpus: CpuSet,
     /// What the pod's ended init containers leave.
     pub(super) reusable: Reusable,
 }
@@ -30,8 +32,9 @@ impl<'a> Offer<'a> {
         pod: &'a PodUid,
         policy: &'a Policy,
     ) -> Self {
-        let free = occupancy.free_cpus(machine);
-        Self { machine, occupancy, policy, pod, free, reusable: occupancy.reusable(pod) }
+        let (free, reusable) = (occupancy.free_cpus(machine), occupancy.reusable(pod));
+        let cpus = free.union(&reusable.cpus);
+        Self { machine, occupancy, policy, pod, free, cpus, reusable }
     }
 
     /// The hints of every resource that has a preference.
@@ -48,26 +51,19 @@ impl<'a> Offer<'a> {
         self.machine.nodes().len()
     }
 
-    /// CPUs the pod can have: free ones and its init containers'.
-    pub(super) fn cpus(&self) -> CpuSet {
-        self.free.union(&self.reusable.cpus)
-    }
-
     fn cpu_hints(&self, need: usize) -> Hints {
         let machine = self.machine;
         let universe: Mask = machine.cpu_nodes.iter().copied().collect();
         let (mut now, mut ever) =
             (Demand::new(self.nodes(), need as u64), Demand::new(self.nodes(), need as u64));
-        let free = machine.layout.nodes.counts(&machine.layout.flags(&self.cpus()));
-        for (at, members) in machine.layout.nodes.members.iter().enumerate() {
-            now.weights[machine.cpu_nodes[at]] = free[at] as u64;
-            ever.weights[machine.cpu_nodes[at]] = members.len() as u64;
+        for node in universe.iter() {
+            now.weights[node] = machine.count_on(node, &self.cpus) as u64;
+            ever.weights[node] = machine.count_on(node, machine.placeable()) as u64;
         }
         let minimal = fewest(universe, std::slice::from_ref(&ever));
         let mut demands = vec![now];
-        let own = machine.layout.nodes.counts(&machine.layout.flags(&self.reusable.cpus));
-        let own = own.iter().enumerate().filter(|(_, count)| **count > 0);
-        demands.extend(own.map(|(at, _)| Demand::hit(self.nodes(), Mask::single(machine.cpu_nodes[at]))));
+        let own = universe.iter().filter(|node| machine.count_on(*node, &self.reusable.cpus) > 0);
+        demands.extend(own.map(|node| Demand::hit(self.nodes(), Mask::single(node))));
         let by_socket = self.policy.cpu.has(CpuOption::AlignBySocket);
         let per_socket = machine.cpu_nodes.len() / machine.layout.sockets.members.len().max(1);
         let preference = match by_socket && per_socket > 0 {

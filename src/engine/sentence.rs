@@ -1,8 +1,6 @@
 //! The sentence of a rejection: one line a person reads.
 
-use super::explain::Available;
 use super::hints::Hints;
-use super::mask::Mask;
 use super::need::Need;
 use super::offer::Offer;
 use super::refuse::{Failure, Refusal};
@@ -113,9 +111,9 @@ fn no_nodes(offer: &Offer, need: Option<&Need>, wanted: &str) -> String {
 
 /// `16 CPUs, 2 GPUs and 200Gi`, devices before memory.
 fn wanted(offer: &Offer, need: &Need) -> String {
-    let mut all = offer.available(need, Mask::EMPTY);
-    all.sort_by_key(|one| matches!(one.resource, Resource::Memory(_)));
-    join(&all.iter().map(|one: &Available| one.resource.amount(one.needed)).collect::<Vec<_>>())
+    let mut all = need.amounts(offer.machine);
+    all.sort_by_key(|(resource, _)| matches!(resource, Resource::Memory(_)));
+    join(&all.iter().map(|(resource, amount)| resource.amount(*amount)).collect::<Vec<_>>())
 }
 
 /// What each node lacks; nodes that lack the same are named together.

@@ -174,6 +174,7 @@ impl Handler for Seating {
         self.spare.remember(&event);
         let Some(current) = &mut self.current else { return Outcome::default() };
         for news in self.allotted.before(&event, &*self.allotments) {
+            self.spare.remember(&news);
             decision::step(&mut current.state, news, &current.enforced);
         }
         if wants_hugepages(&event) {

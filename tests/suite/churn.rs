@@ -81,6 +81,10 @@ fn settings() -> impl Strategy<Value = Settings> {
             reserved: "0".parse().unwrap(),
             memory_policy: Some(MemoryMode::Bind),
             annotation_pool,
+            authority: maitred::decision::CpuAuthority::Maitred,
+            gpu_placement: maitred::decision::GpuPlacement::Keep,
+            gpus_linked: false,
+            unrequested: maitred::decision::Unrequested::Leave,
             trusted_namespaces: ["trusted".to_owned()].into(),
             exempt: maitred::decision::Exempt {
                 namespaces: ["kube-system".to_owned()].into(),

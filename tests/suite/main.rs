@@ -12,5 +12,5 @@ mod man;
 mod nri;
 mod plan;
 mod rooms;
-mod speed;
+mod steps;
 mod store;
