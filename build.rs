@@ -1,5 +1,6 @@
 //! Builds the launcher from `src/launcher`, and generates the NRI messages and service stubs from
-//! `src/nri/nri.proto` and the CRI messages of the integration scenarios from `integration/scenarios/cri.proto`.
+//! `src/nri/nri.proto`, the messages of the kubelet's podresources from `src/discover/kubelet/podresources.proto`,
+//! and the CRI messages of the integration scenarios from `integration/scenarios/cri.proto`.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut nri = Codegen::new();
     nri.customize(services);
     generate(nri, "src/nri/nri.proto", &out.join("nri"), &["nri", "nri_ttrpc"])?;
+    // podresources: messages alone, because it is asked through h2.
+    let podresources = "src/discover/kubelet/podresources.proto";
+    generate(Codegen::new(), podresources, &out.join("kubelet"), &["podresources"])?;
     // CRI: messages alone, because the scenarios speak gRPC through h2.
     generate(Codegen::new(), "integration/scenarios/cri.proto", &out.join("cri"), &["cri"])
 }

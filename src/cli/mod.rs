@@ -1,5 +1,6 @@
 //! What people type: one file a verb. [`Cli`] is what was typed, [`Cli::run`] does it.
 
+mod devices;
 mod error;
 pub mod machine;
 pub mod nri;

@@ -1,20 +1,22 @@
 //! `maitred nri`: the daemon.
 
+use super::devices::Machine;
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
-use crate::decision::{CpusetUpdate, Features, Mode, Observed, Pages, PagesByNode, Seen, State};
-use crate::discover::{self, DiscoverError, NvmlLibrary, Root};
+use crate::decision::{
+    CpuAuthority, CpusetUpdate, Features, GpuPlacement, Mode, Observed, Pages, PagesByNode, Seen, Settings,
+    State,
+};
+use crate::discover::{self, Kubelet, Root};
 use crate::host::{self, KernelModes, privileges};
 use crate::ledger::Record;
 use crate::log;
-use crate::model::{
-    ContainerId, ContainerKey, Gpu, HugepageHints, HugepageSize, MountFacts, Placement, Topology,
-};
-use crate::nri::{self, BoxError, Options, Seating, Setup, Transport};
+use crate::model::{ContainerId, ContainerKey, HugepageHints, HugepageSize, MountFacts, Placement};
+use crate::nri::{self, Around, BoxError, Options, Seating, Setup, Transport};
 use crate::store::{Loaded, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Run as NRI plugin of containerd
@@ -22,8 +24,8 @@ use std::time::Duration;
 /// Connects to containerd's NRI socket, or takes the connection over when containerd started it from its plugin
 /// directory; then it is called NN-maitred there and takes no arguments.
 ///
-/// Needs root, gives up every capability but CAP_SYS_PTRACE at its start, and reads the GPUs then: where a driver is loaded later,
-/// start it again.
+/// Needs root and gives up every capability but CAP_SYS_PTRACE at its start. Reads the GPUs then, and again after the
+/// next event where a driver is loaded later.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The configuration [default: /etc/maitred/config.toml, if there]
@@ -69,6 +71,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
     let cgroups = Files::new(root.clone())?;
+    let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
     let mut node = Node::new(root, config)?;
     node.launcher = launcher(&args.store);
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
@@ -78,13 +81,26 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         transport: Transport::new(inherited.as_deref(), &args.socket)?,
         deadline: node.config.failure.deadline,
     };
-    let hints = Arc::new(Remembering(store.clone()));
+    let around = Around {
+        cgroups: Arc::new(cgroups),
+        hints: Arc::new(Remembering(store.clone())),
+        allotments: Arc::new(kubelet),
+        devices: Arc::clone(&node.machine) as _,
+    };
     let prepare = move |host: &nri::Host| node.prepare(host);
-    let seating = Seating::new(prepare, Arc::new(cgroups), hints, move || is_off(store.as_ref()));
+    let seating = Seating::new(prepare, around, move || is_off(store.as_ref()));
     nri::run(&options, seating)?;
     drop(lock);
     Ok(Exit::Fine)
 }
+
+/// How long a decision waits for the kubelet's podresources: a fraction of a millisecond is usual. Where the deadline
+/// is short the decision needs most of it.
+fn podresources_budget(deadline: Duration) -> Duration {
+    PODRESOURCES_BUDGET.min(deadline / 4)
+}
+
+const PODRESOURCES_BUDGET: Duration = Duration::from_millis(100);
 
 /// The store; without one the daemon goes on in memory where `/run` cannot be written.
 fn open_store(dir: &Path) -> Result<Option<Store>, CliError> {
@@ -126,19 +142,16 @@ fn is_off(store: Option<&Store>) -> bool {
 struct Node {
     root: Root,
     config: Config,
-    gpus: Vec<Gpu>,
+    machine: Arc<Machine>,
     kernel: KernelModes,
     /// Where the launcher lies on this host.
     launcher: Option<String>,
 }
 
-/// A runtime waits five seconds for a plugin it launched; a sick driver can take longer than that to answer.
-const NVML_PATIENCE: Duration = Duration::from_secs(3);
-
 impl Node {
     fn new(root: Root, config: Config) -> Result<Self, CliError> {
-        let gpus = gpus(&root, &config)?;
-        Ok(Self { root, config, gpus, kernel: host::mempolicy::kernel_modes(), launcher: None })
+        let machine = Arc::new(Machine::new(root.clone(), &config.gpu.driver_root)?);
+        Ok(Self { root, config, machine, kernel: host::mempolicy::kernel_modes(), launcher: None })
     }
 
     fn prepare(&mut self, host: &nri::Host) -> Result<Setup, BoxError> {
@@ -147,12 +160,14 @@ impl Node {
             self.config = Config::parse(&host.config, "the configuration the runtime passes on")?;
         }
         let config = self.config.clone();
-        let topology = Topology { gpus: self.gpus.clone(), ..read(&self.root, NvmlLibrary::Off)? };
-        let state = State::new(Arc::new(topology), &config.reserve(), &config.gpu.annotation_pool)?;
+        let state =
+            State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
+        state.ledger().machine().check_options(&config.policy.cpu)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), self.features(host));
         settings.launcher = self.launcher.clone();
-        if settings.mode == Mode::Enforce && self.kubelet_decides(config.authority) {
-            settings.mode = Mode::Audit;
+        settings.authority = self.authority(config.authority);
+        if settings.mode == Mode::Enforce {
+            can_swap(&settings, host)?;
         }
         Ok(Setup { state, settings })
     }
@@ -163,51 +178,65 @@ impl Node {
         Features { preferred_many, weighted_interleave, ..host.features() }
     }
 
-    /// Two managers must not hand out the same CPUs. What the kubelet's static policy decides is not ours to
-    /// change, and this version cannot follow it either.
-    fn kubelet_decides(&self, authority: Authority) -> bool {
-        let state = discover::kubelet_cpu_policy(&self.root).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the kubelet's CPU Manager state cannot be read: taken as not static");
+    /// Two managers must not hand out the same CPUs: where the kubelet's static policy does, it is followed.
+    fn authority(&self, authority: Authority) -> CpuAuthority {
+        let found = discover::kubelet_cpu_manager(&self.root).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kubelet's CPU Manager policy cannot be read: taken as not static");
             None
         });
-        let is_static = state.is_some_and(|state| state.policy == "static");
-        match (is_static, authority) {
-            (false, _) => {}
-            (true, Authority::Auto) => tracing::error!(
-                "the kubelet's CPU Manager policy is static (cpu_manager_state): only auditing; set it to none, \
-                 or authority = \"maitred\" to enforce all the same"
+        let is_static = found.as_ref().is_some_and(|manager| manager.policy == "static");
+        let (policy, source) = found.map_or_else(
+            || ("none".to_owned(), "no file or flag says otherwise".to_owned()),
+            |manager| (manager.policy, manager.source),
+        );
+        let decided = match (authority, is_static) {
+            (Authority::Auto, true) | (Authority::Kubelet, _) => CpuAuthority::Kubelet,
+            (Authority::Auto, false) | (Authority::Maitred, _) => CpuAuthority::Maitred,
+        };
+        let name = match decided {
+            CpuAuthority::Kubelet => "kubelet",
+            CpuAuthority::Maitred => "maitred",
+        };
+        tracing::info!(authority = name, kubelet_policy = policy, source, "who picks exclusive CPUs");
+        match (authority, is_static) {
+            (Authority::Maitred, true) => tracing::warn!(
+                source,
+                "the kubelet's CPU Manager policy is static: it hands out CPUs too; set it to none, or authority to auto"
             ),
-            (true, Authority::Maitred) => tracing::warn!(
-                "the kubelet's CPU Manager policy is static (cpu_manager_state): it hands out CPUs too; set it to none"
+            (Authority::Kubelet, false) => tracing::warn!(
+                source,
+                "the kubelet's CPU Manager policy is not static: nobody gives out exclusive CPUs; set authority to auto"
             ),
+            _ => {}
         }
-        is_static && authority == Authority::Auto
+        decided
     }
 }
 
-fn read(root: &Root, nvml: NvmlLibrary) -> Result<Topology, DiscoverError> {
-    let mut options = discover::Options::for_root(root, None);
-    options.nvml = nvml;
-    discover::topology(root, &options)
-}
-
-/// The GPUs through NVML, or as the kernel shows them where the driver does not answer in time.
-fn gpus(root: &Root, config: &Config) -> Result<Vec<Gpu>, CliError> {
-    let options = discover::Options::for_root(root, Some(&config.gpu.driver_root));
-    let (send, receive) = mpsc::channel();
-    let theirs = root.clone();
-    std::thread::spawn(move || send.send(discover::topology(&theirs, &options)));
-    let read = match receive.recv_timeout(NVML_PATIENCE) {
-        Ok(read) => read,
-        Err(_) => {
-            tracing::error!(
-                patience_s = NVML_PATIENCE.as_secs(),
-                "NVML does not answer: GPUs as the kernel shows them"
-            );
-            read(root, NvmlLibrary::Off)
-        }
+/// Other GPUs than the device plugin's are given whole or not at all, so the runtime must be able to take a device
+/// away again, and every CPU must be ours to fit around them.
+fn can_swap(settings: &Settings, host: &nri::Host) -> Result<(), BoxError> {
+    let Features { remove_devices, add_cdi, .. } = settings.features;
+    let word = match settings.gpu_placement {
+        GpuPlacement::Keep => return Ok(()),
+        GpuPlacement::Repair => "repair",
+        GpuPlacement::Choose => "choose",
     };
-    read.map(|topology| topology.gpus).map_err(CliError::Discover)
+    if !(remove_devices && add_cdi) {
+        return Err(format!(
+            "gpu.placement = \"{word}\" takes devices away from containers, which needs NRI 0.10 or later (containerd \
+             2.2): this is {host}; use \"keep\""
+        )
+        .into());
+    }
+    if settings.authority == CpuAuthority::Kubelet {
+        return Err(format!(
+            "gpu.placement = \"{word}\" cannot be had while the kubelet's CPU Manager gives out the CPUs: use \"keep\", \
+             or set its policy to none"
+        )
+        .into());
+    }
+    Ok(())
 }
 
 /// The store behind what the daemon remembers.
@@ -329,7 +358,7 @@ impl nri::Cgroups for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nri::{Hints, Host};
+    use crate::nri::{Hints, Host, Version};
 
     /// A machine of one CPU whose kubelet has that CPU Manager policy, and the node it is under `config`.
     fn node(kubelet: &str, config: &str) -> (tempfile::TempDir, Node) {
@@ -362,16 +391,45 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_static_kubelet_it_only_audits_unless_told_otherwise() {
-        for (kubelet, config, mode) in [
-            ("none", "", Mode::Enforce),
-            ("static", "", Mode::Audit),
-            ("static", "authority = \"maitred\"", Mode::Enforce),
-            ("none", "mode = \"audit\"", Mode::Audit),
+    fn a_static_kubelet_is_followed_unless_told_otherwise() {
+        for (kubelet, config, authority) in [
+            ("none", "", CpuAuthority::Maitred),
+            ("static", "", CpuAuthority::Kubelet),
+            ("static", "authority = \"maitred\"", CpuAuthority::Maitred),
+            ("none", "authority = \"kubelet\"", CpuAuthority::Kubelet),
         ] {
             let (_dir, mut node) = node(kubelet, config);
-            assert_eq!(node.prepare(&host("")).unwrap().settings.mode, mode, "{kubelet}, {config}");
+            let settings = node.prepare(&host("")).unwrap().settings;
+            assert_eq!(
+                (settings.authority, settings.mode),
+                (authority, Mode::Enforce),
+                "{kubelet}, {config}"
+            );
         }
+    }
+
+    #[test]
+    fn gpus_are_not_swapped_where_the_runtime_cannot_take_one_away() {
+        let refused = |kubelet: &str, runtime_version: &str, config: &str| {
+            let (_dir, mut node) = node(kubelet, config);
+            let host =
+                Host { runtime_version: runtime_version.into(), nri: Version::parse("0.8.0"), ..host("") };
+            let host = match runtime_version {
+                "2.2.0" => Host { nri: Version::parse("0.10.0"), ..host },
+                _ => host,
+            };
+            node.prepare(&host).err().map(|error| error.to_string())
+        };
+        let swaps = "[gpu]\nplacement = \"repair\"";
+        let error = refused("none", "2.1.9", swaps).unwrap();
+        assert!(
+            error.contains("needs NRI 0.10 or later (containerd 2.2): this is containerd 2.1.9"),
+            "{error}"
+        );
+        assert_eq!(refused("none", "2.2.0", swaps), None);
+        assert_eq!(refused("none", "2.1.9", "mode = \"audit\"\n[gpu]\nplacement = \"choose\""), None);
+        assert_eq!(refused("none", "2.1.9", ""), None);
+        assert!(refused("static", "2.2.0", swaps).unwrap().contains("CPU Manager gives out the CPUs"));
     }
 
     #[test]

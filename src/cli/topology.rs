@@ -117,17 +117,14 @@ fn gpus(gpus: &[Gpu]) -> String {
     if gpus.is_empty() {
         return String::new();
     }
-    let own_memory = gpus.iter().any(|gpu| gpu.memory_node.is_some());
-    let mut table = Table::new([Right, Left, Right, Right, Left, Left, Left]);
-    let memory_node = if own_memory { "OWN NODE" } else { "" };
-    table.row(["GPU", "PCI", "NODE", "MINOR", "UUID", "MODEL", "NVLINKS"].into_iter().chain([memory_node]));
+    let column = |name: &'static str, some: fn(&Gpu) -> bool| if gpus.iter().any(some) { name } else { "" };
+    let own_node = column("OWN NODE", |gpu| gpu.memory_node.is_some());
+    let mig = column("MIG", |gpu| !gpu.mig.is_empty());
+    let mut table = Table::new([Right, Left, Right, Right, Left, Left, Left, Left]);
+    table.row(["GPU", "PCI", "NODE", "MINOR", "UUID", "MODEL", "NVLINKS", own_node, mig]);
     for gpu in gpus {
-        let links = gpu.nvlinks.iter().map(|(other, links)| format!("{links} to {other}"));
-        let own = if own_memory {
-            gpu.memory_node.map_or("-".to_owned(), |n| n.to_string())
-        } else {
-            String::new()
-        };
+        let own = gpu.memory_node.map_or("-".to_owned(), |node| node.to_string());
+        let parts = join(gpu.mig.iter().map(|mig| format!("{}:{} {}", gpu.index, mig.index, mig.uuid)));
         table.row([
             gpu.index.to_string(),
             gpu.pci.to_string(),
@@ -135,11 +132,24 @@ fn gpus(gpus: &[Gpu]) -> String {
             known(gpu.minor.as_ref()),
             known(gpu.uuid.as_ref()),
             known(gpu.model.as_ref()),
-            join(links),
-            own,
+            nvlinks(gpu, gpus),
+            if own_node.is_empty() { String::new() } else { own },
+            if mig.is_empty() { String::new() } else { parts },
         ]);
     }
     table.text()
+}
+
+/// `18 by switches` reach any GPU that has such; `4 to 1` are links of its own to that one.
+fn nvlinks(gpu: &Gpu, all: &[Gpu]) -> String {
+    let switched = (gpu.switch_links > 0).then(|| format!("{} by switches", gpu.switch_links));
+    let by_switch = |other: u32| all.iter().any(|gpu| gpu.index == other && gpu.switch_links > 0);
+    let own = gpu.nvlinks.iter().map(|(other, links)| match by_switch(*other) {
+        true => (other, links.saturating_sub(gpu.switch_links)),
+        false => (other, *links),
+    });
+    let own = own.filter(|(_, links)| *links > 0).map(|(other, links)| format!("{links} to {other}"));
+    join(switched.into_iter().chain(own))
 }
 
 fn nics(nics: &[Nic]) -> String {

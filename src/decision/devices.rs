@@ -1,34 +1,71 @@
 //! Which devices a container carries, read from what the runtime shows of it.
 //!
-//! Environment, mounts and CDI names are what a container would see, not what it was allotted: they are
-//! claims. GPUs by `NVIDIA_VISIBLE_DEVICES` (NVIDIA container toolkit), by `/dev/null` mounts below
-//! `/var/run/nvidia-container-devices`, and by CDI name; NICs by `PCIDEVICE_*` (SR-IOV device plugin) and
-//! by uverbs nodes.
+//! This is what a container would see, not what it was allotted: they are claims. A GPU comes by a CDI annotation, by
+//! a `/dev/null` mount below `/var/run/nvidia-container-devices` or by `NVIDIA_VISIBLE_DEVICES`, of which NVIDIA's
+//! runtime follows the first that names any, by a CDI name of the CRI, and by its device node. NICs come by
+//! `PCIDEVICE_*` (SR-IOV device plugin) and by uverbs nodes.
 
-use crate::engine::{GPU, NIC, gpu_id};
-use crate::model::{ContainerFacts, DeviceId, PciAddress, PciAddressError, ResourceName, Topology};
+use crate::engine::{GPU, NIC};
+use crate::model::{
+    ContainerFacts, DeviceId, DeviceNode, Gpu, PciAddress, PciAddressError, ResourceName, Topology,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The variable that the NVIDIA container runtime reads.
 pub(super) const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
 /// Any other PCI function whose node is known, by its address.
 pub const PCI: &str = "pci";
+/// Below it a device plugin mounts `/dev/null` once for each GPU.
+pub(super) const MOUNT_DIR: &str = "/var/run/nvidia-container-devices";
 
-const MOUNT_DIR: &str = "/var/run/nvidia-container-devices";
+/// What container annotations with CDI names in their value begin with.
+pub(super) const CDI_ANNOTATION: &str = "cdi.k8s.io/";
+/// What is mounted in a GPU's name.
+const NOTHING: &str = "/dev/null";
+/// The major number of every `/dev/nvidiaN` (the kernel's `devices.txt`).
+const NVIDIA_MAJOR: i64 = 195;
+/// The minor numbers below these are GPUs; 254 is nvidia-modeset and 255 nvidiactl.
+const NO_GPU: i64 = 254;
+
+/// How a GPU reaches a container. Another GPU in its place is written the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Strategy {
+    /// A container annotation below `cdi.k8s.io/` lists it.
+    Annotation,
+    /// `/dev/null` is mounted in its name.
+    Mounts,
+    /// The environment names it.
+    Env,
+    /// The CRI's CDI field lists it.
+    Cdi,
+    /// Its device node is there.
+    Nodes,
+}
 
 /// What a container's own face says of its devices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Claims {
     /// Devices by resource, in the machine's own ids; what the machine does not know keeps the claim's id.
     pub devices: BTreeMap<ResourceName, BTreeSet<DeviceId>>,
-    /// The environment lets it see every GPU (an image's own `NVIDIA_VISIBLE_DEVICES=all`).
+    /// It is shown every GPU there is (an image's own `NVIDIA_VISIBLE_DEVICES=all`).
     pub every_gpu: bool,
+    /// Every way by which each of its GPUs reaches it.
+    pub strategies: BTreeMap<DeviceId, BTreeSet<Strategy>>,
 }
 
 impl Claims {
     /// The GPUs among them.
     pub fn gpus(&self) -> Option<&BTreeSet<DeviceId>> {
         self.devices.get(&ResourceName::from(GPU))
+    }
+
+    fn add(&mut self, resource: &str, id: DeviceId) {
+        self.devices.entry(resource.into()).or_default().insert(id);
+    }
+
+    fn add_gpu(&mut self, id: DeviceId, strategy: Strategy) {
+        self.strategies.entry(id.clone()).or_default().insert(strategy);
+        self.add(GPU, id);
     }
 }
 
@@ -55,32 +92,156 @@ pub(super) fn env<'a>(container: &'a ContainerFacts, name: &str) -> Option<&'a s
 }
 
 fn gpus(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) {
-    let by_mount = container.mounts.iter().filter_map(|mount| {
-        mount.destination.strip_prefix(MOUNT_DIR).and_then(|rest| rest.strip_prefix('/'))
-    });
-    let by_cdi = container.cdi_devices.iter().filter_map(|name| {
-        let (kind, id) = name.split_once('=')?;
-        (kind.contains("nvidia.com/") && kind.ends_with("/gpu")).then_some(id)
-    });
-    let value = env(container, VISIBLE).unwrap_or_default().trim();
-    let by_env = value.split(',').map(str::trim).filter(|_| !value.starts_with(MOUNT_DIR));
-    for id in by_mount.chain(by_cdi).chain(by_env) {
-        match id {
-            "" | "void" | "none" => {}
-            "all" => claims.every_gpu = true,
-            id => add(claims, GPU, claimed_gpu(id, topology)),
+    let of_runtime = [
+        (Strategy::Annotation, annotated(container)),
+        (Strategy::Mounts, mounted(container)),
+        (Strategy::Env, visible(container)),
+    ];
+    let read = |(strategy, words): (Strategy, Vec<String>)| (strategy, named(&words, topology));
+    let mut of_runtime = of_runtime.map(read).into_iter().filter(|(_, named)| !named.is_nothing());
+    if let Some((strategy, first)) = of_runtime.next() {
+        claims.every_gpu = first.every;
+        first.gpus.into_iter().for_each(|id| claims.add_gpu(id, strategy));
+    }
+    let cdi = named(&container.cdi_devices, topology);
+    claims.every_gpu |= cdi.every;
+    cdi.gpus.into_iter().for_each(|id| claims.add_gpu(id, Strategy::Cdi));
+    // A privileged container has the nodes of all devices, which says nothing of what it asks for.
+    if !container.resources.every_device {
+        nodes(&container.devices, topology, claims);
+    }
+    // What NVIDIA's runtime passes over still names the GPU, and has to follow it.
+    for (strategy, also) in of_runtime {
+        for id in also.gpus {
+            claims.strategies.entry(id).and_modify(|ways| {
+                ways.insert(strategy);
+            });
         }
     }
 }
 
-/// A GPU's id as the machine knows it: replicas (`UUID::3`) are their GPU, an index is resolved by index and
-/// never taken for a minor number. Anything else stays as it is, and is then a device nobody knows.
+/// The ids that `NVIDIA_VISIBLE_DEVICES` lists; none where it only points at the mounts.
+fn visible(container: &ContainerFacts) -> Vec<String> {
+    let value = env(container, VISIBLE).unwrap_or_default().trim();
+    let ids = value.split(',').map(str::trim).filter(|_| !value.starts_with(MOUNT_DIR));
+    ids.map(str::to_owned).collect()
+}
+
+/// The ids in whose names `/dev/null` is mounted; `cdi/VENDOR/CLASS/NAME` is a CDI name.
+fn mounted(container: &ContainerFacts) -> Vec<String> {
+    let mounts = container.mounts.iter().filter(|mount| mount.source == NOTHING);
+    let ids = mounts.filter_map(|mount| mount.destination.strip_prefix(MOUNT_DIR)?.strip_prefix('/'));
+    let ids = ids.filter(|id| !id.starts_with("imex/")).map(|id| match id.strip_prefix("cdi/") {
+        None => id.to_owned(),
+        Some(cdi) => cdi.rsplit_once('/').map_or_else(String::new, |(kind, name)| format!("{kind}={name}")),
+    });
+    ids.collect()
+}
+
+/// The names that CDI annotations list.
+fn annotated(container: &ContainerFacts) -> Vec<String> {
+    let lists = container.annotations.iter().filter(|(key, _)| key.starts_with(CDI_ANNOTATION));
+    lists.flat_map(|(_, value)| value.split(',')).map(|name| name.trim().to_owned()).collect()
+}
+
+/// Whether a CDI name is of a kind that NVIDIA's tools give GPUs and their parts: `nvidia.com/gpu`, and with the name
+/// of a device plugin before it.
+fn is_gpu_kind(name: &str) -> bool {
+    let kind = name.split_once('=').and_then(|(kind, _)| kind.split_once('/'));
+    kind.is_some_and(|(vendor, class)| {
+        (vendor == "nvidia.com" || vendor.ends_with(".nvidia.com")) && matches!(class, "gpu" | "mig")
+    })
+}
+
+/// What some words name.
+#[derive(Default)]
+struct Named {
+    gpus: BTreeSet<DeviceId>,
+    every: bool,
+}
+
+impl Named {
+    fn is_nothing(&self) -> bool {
+        self.gpus.is_empty() && !self.every
+    }
+}
+
+fn named(words: &[String], topology: &Topology) -> Named {
+    let mut named = Named::default();
+    for word in words {
+        match word.as_str() {
+            "" | "void" | "none" => {}
+            "all" => named.every = true,
+            cdi if is_gpu_kind(cdi) && cdi.ends_with("=all") => named.every = true,
+            cdi if cdi.contains('=') => named.gpus.extend(cdi_gpus(cdi, topology)),
+            id => {
+                named.gpus.insert(claimed_gpu(id, topology));
+            }
+        }
+    }
+    named
+}
+
+/// A GPU's id as the machine spells it: an index is resolved by index and never taken for a minor number. Anything
+/// else stays as it is, and is then a device nobody knows.
 fn claimed_gpu(claim: &str, topology: &Topology) -> DeviceId {
-    let plain = claim.split_once("::").map_or(claim, |(uuid, _)| uuid);
-    let by_index = plain.parse::<u32>().ok();
-    let gpu =
-        topology.gpus.iter().find(|gpu| by_index == Some(gpu.index) || gpu.uuid.as_deref() == Some(plain));
-    gpu.map_or_else(|| DeviceId::new(plain), gpu_id)
+    topology.gpu_named(claim).map_or_else(|| DeviceId::new(claim), |named| named.id())
+}
+
+/// The GPUs a CDI name stands for: what it is called, unless the nodes of its spec are those of other GPUs. Of a kind
+/// that is no GPU's only the nodes tell.
+pub(super) fn cdi_gpus(name: &str, topology: &Topology) -> BTreeSet<DeviceId> {
+    let nodes = topology.cdi.get(name).into_iter().flatten();
+    let behind: Vec<&Gpu> = nodes.filter_map(|path| gpu_of_minor(minor_of(path)?, topology)).collect();
+    let called = name.split_once('=').map(|(_, id)| id).filter(|_| is_gpu_kind(name));
+    match called.map(|id| (id, topology.gpu_named(id))) {
+        Some((_, Some(called)))
+            if behind.is_empty() || behind.iter().any(|gpu| gpu.index == called.gpu.index) =>
+        {
+            BTreeSet::from([called.id()])
+        }
+        Some((id, None)) if behind.is_empty() => BTreeSet::from([DeviceId::new(id)]),
+        _ => behind.into_iter().map(Gpu::id).collect(),
+    }
+}
+
+/// GPUs by their device nodes. One that is there for the sake of a MIG device or of a replica, which is named, is no
+/// claim to the whole.
+fn nodes(nodes: &[DeviceNode], topology: &Topology, claims: &mut Claims) {
+    let parts = nodes.iter().filter_map(|node| {
+        let capability = node.path.strip_prefix("/dev/nvidia-caps/nvidia-cap")?.parse().ok()?;
+        topology.mig_nodes.get(&capability)
+    });
+    for uuid in parts {
+        claims.add_gpu(DeviceId::new(&**uuid), Strategy::Nodes);
+    }
+    for gpu in nodes.iter().filter_map(|node| gpu_of_minor(gpu_minor(node)?, topology)) {
+        let of_it =
+            |id: &&DeviceId| topology.gpu_named(id.as_str()).is_some_and(|n| n.gpu.index == gpu.index);
+        let known: Vec<DeviceId> = claims.strategies.keys().filter(of_it).cloned().collect();
+        let ids = if known.is_empty() { vec![gpu.id()] } else { known };
+        ids.into_iter().for_each(|id| claims.add_gpu(id, Strategy::Nodes));
+    }
+}
+
+/// The N of `/dev/nvidiaN`: by the numbers; by the path where the runtime leaves them out. Never a GPU's index.
+fn gpu_minor(node: &DeviceNode) -> Option<u32> {
+    match (node.major, node.minor) {
+        (0, 0) => minor_of(&node.path),
+        (NVIDIA_MAJOR, minor) if minor < NO_GPU => u32::try_from(minor).ok(),
+        _ => None,
+    }
+}
+
+/// The N at the end of `…/dev/nvidiaN`.
+fn minor_of(path: &str) -> Option<u32> {
+    let (_, number) = path.rsplit_once("/dev/nvidia")?;
+    let digits = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| number.parse().ok()).flatten()
+}
+
+fn gpu_of_minor(minor: u32, topology: &Topology) -> Option<&Gpu> {
+    topology.gpus.iter().find(|gpu| gpu.minor == Some(minor))
 }
 
 fn nics(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) -> Result<(), ClaimError> {
@@ -94,11 +255,11 @@ fn nics(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) ->
             add_pci(claims, address, topology);
         }
     }
-    for node in &container.devices {
+    for node in container.devices.iter().filter(|_| !container.resources.every_device) {
         let number = node.path.strip_prefix("/dev/infiniband/uverbs").and_then(|n| n.parse().ok());
         let nic = number.and_then(|n| topology.nics.iter().find(|nic| nic.uverbs.contains(&n)));
         if let Some(nic) = nic {
-            add(claims, NIC, DeviceId::new(&*nic.name));
+            claims.add(NIC, DeviceId::new(&*nic.name));
         }
     }
     Ok(())
@@ -106,89 +267,10 @@ fn nics(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) ->
 
 fn add_pci(claims: &mut Claims, address: PciAddress, topology: &Topology) {
     match topology.nics.iter().find(|nic| nic.pci == Some(address)) {
-        Some(nic) => add(claims, NIC, DeviceId::new(&*nic.name)),
-        None => add(claims, PCI, DeviceId::new(address.to_string())),
+        Some(nic) => claims.add(NIC, DeviceId::new(&*nic.name)),
+        None => claims.add(PCI, DeviceId::new(address.to_string())),
     }
-}
-
-fn add(claims: &mut Claims, resource: &str, id: DeviceId) {
-    claims.devices.entry(resource.into()).or_default().insert(id);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{container, machine};
-    use super::*;
-    use crate::model::{DeviceNode, MountFacts};
-
-    fn of(env: &[&str]) -> Claims {
-        let mut facts = container("main");
-        facts.env = env.iter().map(|e| (*e).to_owned()).collect();
-        claims(&facts, &machine()).unwrap()
-    }
-
-    fn gpus_of(env: &[&str]) -> Vec<String> {
-        of(env).gpus().into_iter().flatten().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn every_spelling_of_a_gpu_is_the_same_gpu() {
-        assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-b,GPU-a::1"]), ["GPU-a", "GPU-b"]);
-        // Index 1 is GPU-b although its minor number is 0.
-        assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=1"]), ["GPU-b"]);
-        assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-gone"]), ["GPU-gone"]);
-        let mut nameless = machine();
-        nameless.gpus[1].uuid = None;
-        let mut facts = container("main");
-        facts.env = vec!["NVIDIA_VISIBLE_DEVICES=1".into()];
-        let by_index = claims(&facts, &nameless).unwrap();
-        assert_eq!(
-            by_index.gpus().unwrap().first().unwrap().as_str(),
-            "0000:21:00.0",
-            "as the engine has it"
-        );
-        assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-a", "NVIDIA_VISIBLE_DEVICES=GPU-b"]), ["GPU-b"]);
-    }
-
-    #[test]
-    fn special_words_are_no_gpus() {
-        for word in ["", "void", "none"] {
-            assert_eq!(of(&[&format!("NVIDIA_VISIBLE_DEVICES={word}")]), Claims::default(), "{word}");
-        }
-        let all = of(&["NVIDIA_VISIBLE_DEVICES=all"]);
-        assert!(all.every_gpu && all.devices.is_empty());
-    }
-
-    #[test]
-    fn mounts_and_cdi_names_claim_too() {
-        let mut facts = container("main");
-        facts.env = vec![format!("{VISIBLE}={MOUNT_DIR}")];
-        facts.mounts =
-            vec![MountFacts { source: "/dev/null".into(), destination: format!("{MOUNT_DIR}/GPU-a") }];
-        facts.cdi_devices = vec!["k8s.device-plugin.nvidia.com/gpu=GPU-b".into(), "vendor.com/nic=x".into()];
-        let claims = claims(&facts, &machine()).unwrap();
-        assert_eq!(claims.gpus().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn nics_come_from_uverbs_nodes_and_pci_addresses() {
-        let mut facts = container("main");
-        facts.env =
-            vec!["PCIDEVICE_NVIDIA_COM_NIC=0000:51:00.0,0000:99:00.0".into(), "PCIDEVICE_X_INFO={}".into()];
-        facts.devices = vec![DeviceNode { path: "/dev/infiniband/uverbs0".into(), major: 231, minor: 192 }];
-        let claims = claims(&facts, &machine()).unwrap();
-        assert_eq!(claims.devices[&NIC.into()].len(), 1);
-        assert_eq!(claims.devices[&PCI.into()].first().unwrap().as_str(), "0000:99:00.0");
-    }
-
-    #[test]
-    fn a_malformed_address_is_named() {
-        let mut facts = container("main");
-        facts.env = vec!["PCIDEVICE_X=51:00".into()];
-        let error = claims(&facts, &machine()).unwrap_err().to_string();
-        assert!(
-            error.starts_with("environment variable PCIDEVICE_X: \"51:00\" is no PCI address"),
-            "{error}"
-        );
-    }
-}
+mod tests;

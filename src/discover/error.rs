@@ -1,7 +1,6 @@
 //! Why a machine could not be read, and what was odd about one that could.
 
 use crate::model::{CpuId, CpuSet, ListError, NodeId, NodeSet, PackageId, PciAddress};
-use nvml_wrapper::error::NvmlError;
 use std::io;
 use std::path::PathBuf;
 
@@ -66,7 +65,15 @@ pub enum DiscoverError {
         /// What is wrong with the list.
         source: ListError,
     },
-    /// The kubelet's state file is no such thing.
+    /// A file that holds no such YAML.
+    #[error("{}: {source}", path.display())]
+    Yaml {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it, with line and column.
+        source: Box<serde_saphyr::Error>,
+    },
+    /// A file of the kubelet's is no such thing.
     #[error("{}: {source}", path.display())]
     Json {
         /// Which.
@@ -152,30 +159,6 @@ pub enum DiscoverError {
         /// The online nodes.
         nodes: NodeSet,
     },
-    /// NVML works but does not say how many GPUs there are.
-    #[error("NVML cannot count the GPUs: {source}")]
-    GpuCount {
-        /// What NVML said.
-        source: NvmlError,
-    },
-    /// NVML counts a GPU and does not say which one it is.
-    #[error("NVML cannot identify GPU {index} ({call}): {source}")]
-    GpuIdentity {
-        /// Its index.
-        index: u32,
-        /// What was asked.
-        call: &'static str,
-        /// What NVML said.
-        source: NvmlError,
-    },
-    /// NVML gives a GPU an address that is none.
-    #[error("NVML says that GPU {index} sits at {found:?}, which is no PCI address")]
-    GpuAddress {
-        /// Its index.
-        index: u32,
-        /// What NVML said.
-        found: String,
-    },
 }
 
 /// Something about a machine that its owner should know, though it could be read.
@@ -215,6 +198,25 @@ pub enum Warning {
         /// Why.
         why: String,
     },
+    /// NVML counts a GPU and does not say which one it is; it is the one that is missing, and what the kernel and the
+    /// driver's files say of it is kept.
+    #[error("NVML cannot identify GPU {index} ({why}): taken to be the one at {pci}, as the kernel shows it")]
+    GpuNameless {
+        /// Its index.
+        index: u32,
+        /// Where a GPU sits that NVML has not named.
+        pci: PciAddress,
+        /// What NVML said.
+        why: String,
+    },
+    /// NVML counts a GPU that the kernel does not show either.
+    #[error("NVML counts GPU {index} and cannot identify it ({why}), and no PCI function is left for it")]
+    GpuNowhere {
+        /// Its index.
+        index: u32,
+        /// What NVML said.
+        why: String,
+    },
     /// NVML is there but not usable; the GPUs come from sysfs and know nothing of NVLink.
     #[error("NVML ({library}) is not usable, GPUs are read from sysfs without NVLinks: {why}")]
     NvmlUnusable {
@@ -222,6 +224,26 @@ pub enum Warning {
         library: String,
         /// What it said.
         why: String,
+    },
+    /// A CDI spec that cannot be used; the others are.
+    #[error("the CDI spec {} is left out: {why}", path.display())]
+    CdiSpec {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two CDI specs of one directory have a device of the same name, which is then nobody's.
+    #[error("the CDI device {name} is in two specs of {}, {one} and {other}: no runtime will resolve it", dir.display())]
+    CdiTwice {
+        /// Its fully qualified name.
+        name: String,
+        /// The directory.
+        dir: PathBuf,
+        /// The file that was read first.
+        one: String,
+        /// The other.
+        other: String,
     },
     /// A device's node is none of the online ones: taken as unknown.
     #[error("{what} names NUMA node {node}, which is not online; its node is taken as unknown")]

@@ -5,12 +5,13 @@
 //! know, NVML's memory affinity counts. Where both know and differ, the kernel's counts and the
 //! conflict is a warning.
 
-use super::nvml::{self, NvmlGpu};
+use super::nvml::{self, NvmlGpu, Offered};
 use super::{DiscoverError, Options, Root, Warning, parse, pci};
 use crate::model::{Gpu, NodeId, NodeSet, PciAddress, PciDevice};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DRIVER: &str = "proc/driver/nvidia/gpus";
+const CAPABILITIES: &str = "proc/driver/nvidia/capabilities";
 const NVIDIA: u16 = 0x10de;
 
 /// What is known of the machine before its GPUs.
@@ -27,57 +28,137 @@ pub(super) fn read(
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<Gpu>, DiscoverError> {
     let files = DriverFiles::of(root)?;
-    match nvml::read(&options.nvml, warnings)? {
-        Some(found) => with_nvml(&files, found, around, warnings),
-        None => without_nvml(&files, around, warnings),
+    let mut gpus = match nvml::read(&options.nvml, warnings) {
+        Some(offered) => with_nvml(&files, offered, around, warnings)?,
+        None => without_nvml(&files, around, warnings)?,
+    };
+    measure(&mut gpus, around.functions);
+    Ok(gpus)
+}
+
+/// The distances nobody has told yet, by what the kernel has both GPUs hang below.
+fn measure(gpus: &mut [Gpu], functions: &[PciDevice]) {
+    let places: Vec<_> = gpus.iter().map(|gpu| (gpu.index, pci::find(functions, gpu.pci))).collect();
+    for (gpu, (_, own)) in gpus.iter_mut().zip(&places) {
+        for (index, there) in places.iter().filter(|(index, _)| *index != gpu.index) {
+            let distance = own.zip(*there).and_then(|(own, there)| own.distance(there));
+            if let Some(distance) = distance {
+                gpu.near.entry(*index).or_insert(distance);
+            }
+        }
     }
 }
 
 fn with_nvml(
     files: &DriverFiles,
-    found: Vec<NvmlGpu>,
+    Offered { gpus: found, nameless }: Offered,
     around: &Around,
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<Gpu>, DiscoverError> {
     let known: BTreeSet<PciAddress> = found.iter().map(|gpu| gpu.pci).collect();
-    for function in around.functions.iter().filter(|f| files.is_gpu(f) && !known.contains(&f.pci)) {
-        let why = "NVML does not list it".to_owned();
-        warnings.push(Warning::GpuLeftOut { pci: function.pci, why });
-    }
     let links: Vec<_> = (0..found.len()).map(|at| links_of(&found, at)).collect();
     let mut gpus = Vec::new();
     for (gpu, nvlinks) in found.into_iter().zip(links) {
-        let numa_node = host_node(&gpu, around, warnings);
-        let memory_node = match gpu.own_node {
-            Some(node) => Some(node),
-            None => files.memory_node(gpu.pci)?,
-        };
-        let memory_node = own_memory(gpu.pci, memory_node, around, warnings);
-        let told = match (&gpu.uuid, gpu.minor, &gpu.model) {
-            (Some(_), Some(_), Some(_)) => Information::default(),
-            _ => files.information(gpu.pci)?,
-        };
-        gpus.push(Gpu {
-            index: gpu.index,
-            uuid: gpu.uuid.or(told.uuid),
-            pci: gpu.pci,
-            minor: gpu.minor.or(told.minor),
-            model: gpu.model.or(told.model),
-            numa_node,
-            memory_node,
-            nvlinks,
-            switch_links: 0,
-            near: BTreeMap::new(),
-            mig: Vec::new(),
-        });
+        gpus.push(one(files, gpu, nvlinks, around, warnings)?);
     }
+    // A GPU that is counted and does not say which it is is one of those the kernel has and NVML has not named.
+    let mut nameless = nameless.into_iter();
+    for function in around.functions.iter().filter(|f| files.is_gpu(f) && !known.contains(&f.pci)) {
+        let told = files.information(function.pci)?;
+        let left_out = files.why_not(function.pci, &told)?;
+        match (left_out, nameless.next()) {
+            (None, Some((index, why))) => {
+                warnings.push(Warning::GpuNameless { index, pci: function.pci, why });
+                gpus.push(from_files(files, index, function, told, around, warnings)?);
+            }
+            (why, _) => {
+                let why = why.unwrap_or_else(|| "NVML does not list it".to_owned());
+                warnings.push(Warning::GpuLeftOut { pci: function.pci, why });
+            }
+        }
+    }
+    warnings.extend(nameless.map(|(index, why)| Warning::GpuNowhere { index, why }));
+    gpus.sort_by_key(|gpu| gpu.index);
     Ok(gpus)
+}
+
+/// A GPU as NVML has it; what that does not tell the driver's files may.
+fn one(
+    files: &DriverFiles,
+    gpu: NvmlGpu,
+    nvlinks: BTreeMap<u32, u32>,
+    around: &Around,
+    warnings: &mut Vec<Warning>,
+) -> Result<Gpu, DiscoverError> {
+    let numa_node = host_node(&gpu, around, warnings);
+    let memory_node = match gpu.own_node {
+        Some(node) => Some(node),
+        None => files.memory_node(gpu.pci)?,
+    };
+    let told = match (&gpu.uuid, gpu.minor, &gpu.model) {
+        (Some(_), Some(_), Some(_)) => Information::default(),
+        _ => files.information(gpu.pci)?,
+    };
+    Ok(Gpu {
+        index: gpu.index,
+        uuid: gpu.uuid.or(told.uuid),
+        pci: gpu.pci,
+        minor: gpu.minor.or(told.minor),
+        model: gpu.model.or(told.model),
+        numa_node,
+        memory_node: own_memory(gpu.pci, memory_node, around, warnings),
+        nvlinks,
+        switch_links: gpu.links.switched,
+        near: gpu.near,
+        mig: gpu.mig,
+    })
+}
+
+/// A GPU as the kernel and the driver's files have it.
+fn from_files(
+    files: &DriverFiles,
+    index: u32,
+    function: &PciDevice,
+    told: Information,
+    around: &Around,
+    warnings: &mut Vec<Warning>,
+) -> Result<Gpu, DiscoverError> {
+    let memory_node = files.memory_node(function.pci)?;
+    Ok(Gpu {
+        index,
+        uuid: told.uuid,
+        pci: function.pci,
+        minor: told.minor,
+        model: told.model,
+        numa_node: function.numa_node,
+        memory_node: own_memory(function.pci, memory_node, around, warnings),
+        nvlinks: BTreeMap::new(),
+        switch_links: 0,
+        near: BTreeMap::new(),
+        mig: Vec::new(),
+    })
+}
+
+/// Which `/dev/nvidia-caps/nvidia-capN` opens which MIG device, as the driver's capability files tell.
+pub(super) fn mig_nodes(root: &Root, gpus: &[Gpu]) -> Result<BTreeMap<u32, String>, DiscoverError> {
+    let mut nodes = BTreeMap::new();
+    for gpu in gpus {
+        for (mig, (gi, ci)) in gpu.mig.iter().filter_map(|mig| Some((mig, mig.instance?))) {
+            let Some(minor) = gpu.minor else { continue };
+            let path = format!("{CAPABILITIES}/gpu{minor}/mig/gi{gi}/ci{ci}/access");
+            let text = root.read(&path)?.unwrap_or_default();
+            if let Some(minor) = parse::field(&text, "DeviceFileMinor").and_then(parse::digits) {
+                nodes.insert(minor, mig.uuid.clone());
+            }
+        }
+    }
+    Ok(nodes)
 }
 
 fn host_node(gpu: &NvmlGpu, around: &Around, warnings: &mut Vec<Warning>) -> Option<NodeId> {
     let what = || format!("NVML's memory affinity of GPU {} at {}", gpu.index, gpu.pci);
     let kernel = pci::find(around.functions, gpu.pci).and_then(|function| function.numa_node);
-    let nvml = pci::online(around.nodes, gpu.near, what, warnings);
+    let nvml = pci::online(around.nodes, gpu.host_node, what, warnings);
     if let (Some(kernel), Some(nvml)) = (kernel, nvml)
         && kernel != nvml
     {
@@ -119,20 +200,8 @@ fn without_nvml(
             warnings.push(Warning::GpuLeftOut { pci: function.pci, why });
             continue;
         }
-        let memory_node = files.memory_node(function.pci)?;
-        gpus.push(Gpu {
-            index: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
-            uuid: told.uuid,
-            pci: function.pci,
-            minor: told.minor,
-            model: told.model,
-            numa_node: function.numa_node,
-            memory_node: own_memory(function.pci, memory_node, around, warnings),
-            nvlinks: BTreeMap::new(),
-            switch_links: 0,
-            near: BTreeMap::new(),
-            mig: Vec::new(),
-        });
+        let index = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+        gpus.push(from_files(files, index, function, told, around, warnings)?);
     }
     Ok(gpus)
 }

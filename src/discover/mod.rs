@@ -1,25 +1,30 @@
-//! The machine: what the kernel, the NVIDIA driver and the kubelet say of it.
+//! The machine: what the kernel, the NVIDIA driver, CDI specs and the kubelet say of it.
 //!
 //! Every file is read through a [`Root`], so a gathered tree of another machine reads like this one.
 //! What is not there is told apart from what cannot be read; what contradicts itself is an error that
 //! names the file, because a wrong topology gives false alignment.
 
+mod cdi;
 mod cpus;
 mod error;
 mod gpus;
-mod kubelet;
+pub mod kubelet;
 mod nics;
 mod nodes;
 mod nvml;
 mod parse;
 mod pci;
 mod root;
+mod sign;
 pub mod snapshot;
 
 pub use error::{DiscoverError, Warning};
-pub use kubelet::{KubeletCpuState, kubelet_cpu_policy};
+pub use kubelet::{
+    CpuManager, Kubelet, KubeletCpuState, PodName, kubelet_cpu_manager, kubelet_cpu_policy, kubelet_devices,
+};
 pub use nodes::free_hugepages;
 pub use root::Root;
+pub use sign::{Sign, sign};
 
 use crate::model::{NodeSet, Topology};
 use std::path::{Path, PathBuf};
@@ -78,6 +83,7 @@ pub fn machine(root: &Root, options: &Options) -> Result<Machine, DiscoverError>
     let pci = pci::read(root, &nodes, &mut warnings)?;
     let around = gpus::Around { functions: &pci, nodes: &nodes };
     let gpus = gpus::read(root, options, &around, &mut warnings)?;
+    let mig_nodes = gpus::mig_nodes(root, &gpus)?;
     let nics = nics::read(root, &pci)?;
     let topology = Topology {
         cpus: cpus.online,
@@ -87,8 +93,12 @@ pub fn machine(root: &Root, options: &Options) -> Result<Machine, DiscoverError>
         cores: cpus.cores,
         llcs: cpus.llcs,
         gpus,
+        mig_nodes,
         nics,
         pci,
+        cdi: cdi::read(root, &mut warnings),
+        possible: cpus.possible,
+        pods_cpus: cpus.pods,
     };
     Ok(Machine { topology, warnings })
 }

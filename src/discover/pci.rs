@@ -48,8 +48,18 @@ fn function(root: &Root, dir: &str, pci: PciAddress) -> Result<Option<PciDevice>
         vendor,
         device,
         numa_node: node.flatten().map(NodeId),
-        path: Vec::new(),
+        path: above(root, dir)?,
     }))
+}
+
+/// What a function hangs below, its innermost host bridge first. Where the directory is no link, as in a tree that
+/// was gathered without them, nothing is known.
+fn above(root: &Root, dir: &str) -> Result<Vec<String>, DiscoverError> {
+    let real = root.real(dir)?.unwrap_or_default();
+    let names: Vec<&str> = real.iter().filter_map(|name| name.to_str()).collect();
+    let bridge = names.iter().rposition(|name| name.starts_with("pci") && name.contains(':'));
+    let names = bridge.map(|bridge| &names[bridge..names.len() - 1]);
+    Ok(names.unwrap_or_default().iter().map(ToString::to_string).collect())
 }
 
 /// A device's node if it is one of the online ones; else unknown, with a warning.

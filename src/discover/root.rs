@@ -133,7 +133,7 @@ impl Root {
     /// # Errors
     /// Where it is there and cannot be read.
     pub fn names(&self, inside: &str) -> Result<Option<Vec<String>>, DiscoverError> {
-        let Some(real) = self.resolve(inside)? else { return Ok(None) };
+        let Some(real) = self.place(inside)? else { return Ok(None) };
         let entries = match fs::read_dir(real) {
             Err(error) if is_absent(&error) => return Ok(None),
             other => other.map_err(|source| failed("list", self.full(inside), source))?,
@@ -169,7 +169,7 @@ impl Root {
     }
 
     fn open_file(&self, inside: &str, path: &Path) -> Result<Option<File>, DiscoverError> {
-        let Some(real) = self.resolve(inside)? else { return Ok(None) };
+        let Some(real) = self.place(inside)? else { return Ok(None) };
         // Not blocking: a pipe in a gathered tree must not hold us up.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(real);
         let file = match file {
@@ -183,8 +183,23 @@ impl Root {
         }
     }
 
-    /// The path to open.
-    fn resolve(&self, inside: &str) -> Result<Option<PathBuf>, DiscoverError> {
+    /// The YAML in a file; `None` where there is no file.
+    ///
+    /// # Errors
+    /// As [`Root::read`], and where it is no such document.
+    pub fn yaml<T: serde::de::DeserializeOwned>(&self, inside: &str) -> Result<Option<T>, DiscoverError> {
+        let Some(text) = self.read(inside)? else { return Ok(None) };
+        let value = serde_saphyr::from_str(&text);
+        value
+            .map(Some)
+            .map_err(|source| DiscoverError::Yaml { path: self.full(inside), source: Box::new(source) })
+    }
+
+    /// The path to open, or to connect to; `None` where there is nothing. Below `/` it is not looked at.
+    ///
+    /// # Errors
+    /// As [`Root::real`].
+    pub fn place(&self, inside: &str) -> Result<Option<PathBuf>, DiscoverError> {
         match self.host {
             true => Ok(Some(self.full(inside))),
             false => Ok(self.walk(inside)?.map(|real| self.dir.join(real))),

@@ -10,6 +10,7 @@ use crate::model::{
     ContainerKey, ContainerName, ContainerRequest, NodeSet, Placement, PodRequest, PodUid, Policy, Reason,
     Rejection, Scope, TopologyPolicy, UnknownLocality,
 };
+use std::borrow::Cow;
 
 /// The nodes chosen for a whole pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +75,7 @@ pub fn admit_container(
             let placed = seat_container(machine, occupancy, pod, container, None, free).ok()?;
             Some(machine.used_by(&placed))
         };
-        let mut rejection = explain(machine, pod, policy, &refusal, &nodes);
+        let mut rejection = explain((machine, occupancy), pod, policy, &refusal, &nodes);
         if bound && rejection.reason == Reason::UnexpectedAdmission {
             rejection.reason = Reason::TopologyAffinity;
         }
@@ -89,7 +90,9 @@ fn explain_pod(
     policy: &Policy,
     refusal: &Refusal,
 ) -> Rejection {
-    explain(machine, &pod.uid, policy, refusal, &|weaker| pod_nodes(machine, occupancy, pod, weaker))
+    explain((machine, occupancy), &pod.uid, policy, refusal, &|weaker| {
+        pod_nodes(machine, occupancy, pod, weaker)
+    })
 }
 
 /// The nodes a pod would use under another policy, if that admits it.
@@ -104,13 +107,25 @@ fn seat_pod(
     pod: &PodRequest,
     policy: &Policy,
 ) -> Result<Vec<(ContainerName, Placement)>, Box<Refusal>> {
-    let aligned = policy.scope == Scope::Pod && policy.topology != TopologyPolicy::None;
+    // What the pod holds already it keeps: after a restart there may be no room to choose nodes again.
+    let settled = pod
+        .containers
+        .iter()
+        .all(|container| held(machine, occupancy, &pod.key(container), container, policy).is_some());
+    let aligned = policy.scope == Scope::Pod && policy.topology != TopologyPolicy::None && !settled;
     let seat = aligned.then(|| align_pod(machine, occupancy, pod, policy)).transpose()?;
-    let mut taken = occupancy.clone();
+    // Most pods have one container: then nothing is booked, and nothing is copied.
+    let mut taken = Cow::Borrowed(occupancy);
     let mut placements = Vec::with_capacity(pod.containers.len());
-    for container in &pod.containers {
-        let placement = seat_container(machine, &taken, &pod.uid, container, seat, policy)?;
-        taken.reserve(machine, pod.key(container), container.kind, &placement);
+    for (before, container) in pod.containers.iter().enumerate() {
+        if let (Some(last), Some((_, placement))) = (pod.containers[..before].last(), placements.last()) {
+            taken.to_mut().reserve(machine, pod.key(last), last.kind, placement);
+        }
+        let placed = seat_container(machine, &taken, &pod.uid, container, seat, policy);
+        let placement = placed.map_err(|refusal| match &taken {
+            Cow::Borrowed(_) => refusal,
+            Cow::Owned(taken) => refusal.with(taken),
+        })?;
         placements.push((container.name.clone(), placement));
     }
     Ok(placements)
@@ -123,7 +138,7 @@ fn align_pod(
     policy: &Policy,
 ) -> Result<Merged, Box<Refusal>> {
     let offer = Offer::new(machine, occupancy, &pod.uid, policy);
-    let refuse = |need: Option<&Need>, failure| Refusal::new(occupancy, None, need, None, failure);
+    let refuse = |need: Option<&Need>, failure| Refusal::new(None, need, None, failure);
     let need = Need::of_pod(machine, pod, policy).map_err(|failure| refuse(None, failure))?;
     offer.align(&need).map_err(|failure| refuse(Some(&need), failure))
 }
@@ -137,17 +152,28 @@ fn seat_container(
     policy: &Policy,
 ) -> Result<Placement, Box<Refusal>> {
     let key = ContainerKey::new(pod.clone(), container.name.clone());
-    let Some(held) = occupancy.placement(&key) else {
+    if occupancy.placement(&key).is_none() {
         return seat_new(machine, occupancy, pod, container, seat, policy);
-    };
-    if let Ok(need) = Need::of(machine, container, policy)
-        && need.is_met_by(machine, held)
-    {
+    }
+    if let Some(held) = held(machine, occupancy, &key, container, policy) {
         return Ok(held.clone());
     }
     let mut without = occupancy.clone();
     without.release(machine, &key);
-    seat_new(machine, &without, pod, container, seat, policy)
+    seat_new(machine, &without, pod, container, seat, policy).map_err(|refusal| refusal.with(&without))
+}
+
+/// What a container holds, if it is what it asks for.
+fn held<'a>(
+    machine: &Machine,
+    occupancy: &'a Occupancy,
+    key: &ContainerKey,
+    container: &ContainerRequest,
+    policy: &Policy,
+) -> Option<&'a Placement> {
+    let held = occupancy.placement(key)?;
+    let need = Need::of(machine, container, policy).ok()?;
+    need.is_met_by(machine, held).then_some(held)
 }
 
 fn seat_new(
@@ -158,8 +184,7 @@ fn seat_new(
     seat: Option<Merged>,
     policy: &Policy,
 ) -> Result<Placement, Box<Refusal>> {
-    let refuse =
-        |need: Option<&Need>, failure| Refusal::new(occupancy, Some(&container.name), need, seat, failure);
+    let refuse = |need: Option<&Need>, failure| Refusal::new(Some(&container.name), need, seat, failure);
     let need = Need::of(machine, container, policy).map_err(|failure| refuse(None, failure))?;
     let placed = Offer::new(machine, occupancy, pod, policy).place(&need, seat);
     placed.map_err(|failure| refuse(Some(&need), failure))
@@ -194,7 +219,7 @@ impl Offer<'_> {
         }
         for (resource, need) in &need.devices {
             let table = self.machine.devices.get(resource);
-            let known = |id| table.and_then(|table| table.mask(id)).is_some_and(|mask| !mask.is_empty());
+            let known = |id| self.machine.place(resource, id).is_some_and(|mask| !mask.is_empty());
             if let Some(id) = need.named().find(|id| !known(id)) {
                 return Err(Failure::UnknownLocality { resource: resource.clone(), id: Some(id.clone()) });
             }

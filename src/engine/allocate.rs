@@ -1,16 +1,15 @@
 //! Takes what is needed on the nodes that were chosen: devices, CPUs, memory, in the kubelet's order.
 
 use super::hints::Hints;
+use super::links::{Candidate, follows_gpus};
 use super::mask::Mask;
 use super::merge::Merged;
-use super::need::{DeviceNeed, Need};
-use super::occupancy::shared_pool;
+use super::need::{DeviceNeed, Need, is_gpus};
 use super::offer::Offer;
+use super::options::shared_pool;
 use super::refuse::Failure;
 use super::take::{Style, take};
-use crate::model::{
-    Bytes, CpuOption, CpuSet, DeviceId, MemoryBlock, NodeSet, Placement, ResourceName, TopologyPolicy,
-};
+use crate::model::{Bytes, CpuSet, DeviceId, MemoryBlock, NodeSet, Placement, ResourceName, TopologyPolicy};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Offer<'_> {
@@ -23,7 +22,7 @@ impl Offer<'_> {
         if !mems.is_empty() {
             // A claim is as good as any here: without its GPU's memory the container could not use the GPU.
             let claimed = need.devices.values().flat_map(|need| &need.claimed);
-            let own = |id: &DeviceId| self.machine.device_memory.get(id).copied();
+            let own = |id: &DeviceId| self.machine.memory_of(id);
             mems.extend(devices.values().flatten().chain(claimed).filter_map(own));
         }
         Ok(Placement {
@@ -50,14 +49,21 @@ impl Offer<'_> {
         merged: Merged,
     ) -> Result<BTreeMap<ResourceName, BTreeSet<DeviceId>>, Failure> {
         let mut taken = BTreeMap::new();
-        for (resource, need) in &need.devices {
-            let mut ids = self.choose_devices(resource, need, merged)?;
+        let mut gpus = BTreeSet::new();
+        let (after, first): (Vec<_>, Vec<_>) =
+            need.devices.iter().partition(|(resource, _)| follows_gpus(resource));
+        for (resource, need) in first.into_iter().chain(after) {
+            let mut ids = self.choose_devices(resource, need, merged, &gpus)?;
             for id in need.named() {
                 self.check_place(resource, id, merged)?;
             }
             for id in &need.exact {
                 self.check_holder(resource, id)?;
                 ids.insert(id.clone());
+            }
+            if is_gpus(self.machine, resource) {
+                let whole = |id: &DeviceId| DeviceId::new(self.machine.whole(id));
+                gpus.extend(ids.iter().chain(&need.claimed).map(whole));
             }
             if !ids.is_empty() {
                 taken.insert(resource.clone(), ids);
@@ -66,11 +72,13 @@ impl Offer<'_> {
         Ok(taken)
     }
 
-    /// A device that was given is the container's unless another one holds it.
+    /// A device that was given is the container's unless another pod has it or a part of it, or it was chosen
+    /// for another container: within a pod the kubelet gives init containers' devices to those that follow.
     fn check_holder(&self, resource: &ResourceName, id: &DeviceId) -> Result<(), Failure> {
-        let own = self.own_devices(resource).is_some_and(|own| own.contains(id));
-        match self.occupancy.holder(resource, id).filter(|_| !own) {
-            Some(holder) => {
+        let others = self.occupancy.rivals(self.machine, resource, id);
+        let mut others = others.filter(|(key, theirs, _)| key.pod != *self.pod || *theirs != resource);
+        match others.next() {
+            Some((holder, ..)) => {
                 let (resource, id, holder) = (resource.clone(), id.clone(), holder.clone());
                 Err(Failure::DeviceHeld { resource, id, holder })
             }
@@ -80,7 +88,7 @@ impl Offer<'_> {
 
     /// A device known by name is on the nodes that must not be left, if it is known to be anywhere.
     fn check_place(&self, resource: &ResourceName, id: &DeviceId, merged: Merged) -> Result<(), Failure> {
-        let place = self.machine.devices.get(resource).and_then(|table| table.mask(id));
+        let place = self.machine.place(resource, id);
         let place = place.filter(|mask| !mask.is_empty());
         match (self.confines(merged), place) {
             (Some(nodes), Some(place)) if !place.meets(nodes) => Err(Failure::DeviceElsewhere {
@@ -99,6 +107,7 @@ impl Offer<'_> {
         resource: &ResourceName,
         need: &DeviceNeed,
         merged: Merged,
+        gpus: &BTreeSet<DeviceId>,
     ) -> Result<BTreeSet<DeviceId>, Failure> {
         let Some(table) = self.machine.devices.get(resource) else {
             let none = need.count == 0;
@@ -114,17 +123,45 @@ impl Offer<'_> {
         let nodes = merged.affinity.filter(|_| local);
         let confined = self.confines(merged).filter(|_| local);
         let usable = |mask: Mask| confined.is_none_or(|nodes| mask.meets(nodes));
-        let mut ranked: Vec<_> = free.into_iter().filter(|(_, mask)| usable(*mask)).collect();
+        let rank = |id: &DeviceId, mask: Mask| match () {
+            () if own.is_some_and(|own| own.contains(id)) => 0,
+            () if need.prefers.contains(id) && nodes.is_none_or(|nodes| mask.meets(nodes)) => 0,
+            () if nodes.is_some_and(|nodes| mask.meets(nodes)) => 1,
+            () => 2,
+        };
+        let usable = free.into_iter().filter(|(_, mask)| usable(*mask));
+        let mut ranked: Vec<Candidate> =
+            usable.map(|(id, mask)| Candidate { id, rank: rank(id, mask) }).collect();
         if ranked.len() < need.count {
             return Err(self.too_few_devices(resource, need.count, ranked.len()));
         }
+        if is_gpus(self.machine, resource) {
+            return self.best_gpus(resource, need, &ranked);
+        }
         // Stable, so the order of the table stays within each rank.
-        ranked.sort_by_key(|(id, mask)| match () {
-            () if own.is_some_and(|own| own.contains(*id)) => 0,
-            () if nodes.is_some_and(|nodes| mask.meets(nodes)) => 1,
-            () => 2,
-        });
-        Ok(ranked.into_iter().take(need.count).map(|(id, _)| id.clone()).collect())
+        let gpus: Vec<&DeviceId> = gpus.iter().collect();
+        ranked.sort_by_key(|one| (one.rank, self.machine.links.from_nic(one.id, &gpus)));
+        Ok(ranked.into_iter().take(need.count).map(|one| one.id.clone()).collect())
+    }
+
+    /// The GPUs that belong together best; connected all of them, those given included, where that is asked for.
+    fn best_gpus(
+        &self,
+        resource: &ResourceName,
+        need: &DeviceNeed,
+        candidates: &[Candidate],
+    ) -> Result<BTreeSet<DeviceId>, Failure> {
+        let links = &self.machine.links;
+        let named: Vec<DeviceId> = need.named().map(|id| DeviceId::new(self.machine.whole(id))).collect();
+        let named: Vec<&DeviceId> = named.iter().collect();
+        let linked = need.linked > 0;
+        if let Some((one, other)) = links.unconnected(&named).filter(|_| linked) {
+            return Err(Failure::NotConnected { one: one.clone(), other: other.clone() });
+        }
+        let best = links.best(candidates, &named, need.count, linked);
+        let best =
+            best.ok_or_else(|| Failure::NoneConnected { resource: resource.clone(), needed: need.count })?;
+        Ok(best.into_iter().cloned().collect())
     }
 
     fn too_few_devices(&self, resource: &ResourceName, needed: usize, available: usize) -> Failure {
@@ -136,12 +173,26 @@ impl Offer<'_> {
             return Ok(CpuSet::new());
         }
         self.check_cores(need)?;
+        let mut taken = self.take_from(&self.cpus, need, merged)?;
+        if !self.is_whole(&taken) {
+            // Cores of different sizes, or halves that others left: from whole ones alone.
+            let mut pools = self.whole_pools().into_iter();
+            let whole = pools.find_map(|pool| {
+                self.take_from(&pool, need, merged).ok().filter(|taken| self.is_whole(taken))
+            });
+            taken = whole.ok_or_else(|| self.no_whole_cores(need, &taken))?;
+        }
+        self.check_pool(&taken)?;
+        Ok(taken)
+    }
+
+    /// Takes CPUs of these: on the nodes first, then elsewhere.
+    fn take_from(&self, all: &CpuSet, need: usize, merged: Merged) -> Result<CpuSet, Failure> {
         let layout = &self.machine.layout;
         let style = Style::new(layout, &self.policy.cpu);
-        let all = self.cpus();
         let mut taken = CpuSet::new();
         if let Some(nodes) = merged.affinity {
-            let near = self.near(nodes).intersection(&all);
+            let near = self.near(nodes).intersection(all);
             if self.confines(merged).is_some() && near.len() < need {
                 return Err(Failure::Cpus { needed: need, available: near.len() });
             }
@@ -149,53 +200,7 @@ impl Offer<'_> {
         }
         let rest = take(layout, &all.difference(&taken), need - taken.len(), style);
         let rest = rest.ok_or(Failure::Cpus { needed: need, available: all.len() })?;
-        let taken = taken.union(&rest);
-        self.check_whole(need, &taken)?;
-        self.check_pool(&taken)?;
-        Ok(taken)
-    }
-
-    /// The CPUs of the nodes; with align-by-socket those of their sockets.
-    fn near(&self, nodes: Mask) -> CpuSet {
-        let cpus = self.machine.cpus_of(nodes);
-        if !self.policy.cpu.has(CpuOption::AlignBySocket) {
-            return cpus;
-        }
-        let layout = &self.machine.layout;
-        let sockets = layout.sockets.members.iter();
-        let met = sockets.filter(|socket| socket.iter().any(|cpu| cpus.contains(layout.cpus[*cpu])));
-        met.flatten().map(|cpu| layout.cpus[*cpu]).collect()
-    }
-
-    /// full-pcpus-only: whole cores, and enough wholly free ones.
-    fn check_cores(&self, need: usize) -> Result<(), Failure> {
-        if !self.policy.cpu.has(CpuOption::FullPcpusOnly) {
-            return Ok(());
-        }
-        let layout = &self.machine.layout;
-        let threads = layout.threads_per_core();
-        if !need.is_multiple_of(threads) {
-            return Err(Failure::PartOfCore { needed: need, threads });
-        }
-        // What init containers leave does not count here, though it is taken below: so does the kubelet.
-        let available = layout.whole_cores(&self.free).len();
-        if need > available {
-            return Err(Failure::FreeCores { needed: need, available, threads });
-        }
-        Ok(())
-    }
-
-    /// On a machine with cores of different sizes the number alone does not make cores whole.
-    fn check_whole(&self, need: usize, taken: &CpuSet) -> Result<(), Failure> {
-        let layout = &self.machine.layout;
-        let whole = layout.whole_cores(taken).len();
-        match self.policy.cpu.has(CpuOption::FullPcpusOnly) && whole < taken.len() {
-            true => {
-                let threads = layout.threads_per_core();
-                Err(Failure::FreeCores { needed: need, available: whole, threads })
-            }
-            false => Ok(()),
-        }
+        Ok(taken.union(&rest))
     }
 
     /// A runtime takes an empty cpuset for "no change": the last shared CPU is not given away.

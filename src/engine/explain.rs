@@ -1,14 +1,16 @@
 //! A refusal with its evidence: what each node lacks, what a laxer policy would do, what would fit.
 
-use super::Machine;
 use super::mask::Mask;
+use super::merge::Merged;
 use super::need::{DeviceNeed, Need};
 use super::offer::Offer;
+use super::options::granule;
 use super::refuse::{Failure, Refusal};
 use super::sentence::sentence;
+use super::{Machine, Occupancy};
 use crate::model::{
-    Candidate, CpuOption, Largest, NodeSet, PodUid, Policy, Rejection, Resource, ResourceName, Shortage,
-    TopologyPolicy,
+    Candidate, CpuSet, Largest, MemoryKind, NodeSet, PodUid, Policy, Rejection, Resource, ResourceName,
+    Shortage, TopologyPolicy,
 };
 
 /// On how many nodes a smaller request is tried before none is offered.
@@ -16,16 +18,19 @@ const TRIED: usize = 4;
 
 /// Explains a refusal. `nodes_under` says which nodes would be used under another policy.
 pub(super) fn explain(
-    machine: &Machine,
+    (machine, occupancy): (&Machine, &Occupancy),
     pod: &PodUid,
     policy: &Policy,
     refusal: &Refusal,
     nodes_under: &dyn Fn(&Policy) -> Option<NodeSet>,
 ) -> Rejection {
-    let offer = Offer::new(machine, &refusal.occupancy, pod, policy);
+    let occupancy = refusal.occupancy.as_ref().unwrap_or(occupancy);
+    let offer = Offer::new(machine, occupancy, pod, policy);
     let need = refusal.need.as_ref();
     let weaker = weaker(policy, nodes_under);
-    let mut candidates = need.map(|need| offer.candidates(need)).unwrap_or_default();
+    let told = need.filter(|_| refusal.failure.is_about_amounts());
+    let stock = told.map(|need| Stock::new(&offer, need));
+    let mut candidates = stock.as_ref().map(Stock::candidates).unwrap_or_default();
     let text = sentence(&offer, refusal, &candidates, weaker.as_ref());
     if let Some((_, nodes)) = weaker.as_ref().filter(|(_, nodes)| nodes.len() > 1) {
         candidates.push(Candidate { nodes: nodes.clone(), short: Vec::new() });
@@ -36,7 +41,7 @@ pub(super) fn explain(
         container: refusal.container.clone(),
         text,
         candidates,
-        largest: need.filter(|_| refusal.failure.is_about_amounts()).and_then(|need| offer.largest(need)),
+        largest: stock.and_then(|stock| stock.largest(refusal.seat)),
         weaker,
     }
 }
@@ -54,7 +59,7 @@ fn weaker(
 }
 
 impl Failure {
-    /// Whether asking for less could help.
+    /// Whether how much there is on each node says something, and asking for less could help.
     fn is_about_amounts(&self) -> bool {
         matches!(
             self,
@@ -65,123 +70,242 @@ impl Failure {
                 | Self::LastSharedCpu { .. }
                 | Self::Memory
                 | Self::MemoryWider { .. }
+                | Self::MemoryMixed { .. }
         )
     }
 }
 
-/// What of each needed resource there is on one node.
-pub(super) struct Available {
-    pub(super) resource: Resource,
-    pub(super) needed: u64,
-    pub(super) available: u64,
+/// What of a needed resource there is on some nodes.
+struct Available {
+    resource: Resource,
+    needed: u64,
+    available: u64,
 }
 
-impl Offer<'_> {
+impl Need {
+    /// How much of each resource that is, in the order everything is named in.
+    pub(super) fn amounts(&self, machine: &Machine) -> Vec<(Resource, u64)> {
+        let cpus = (self.cpus > 0).then_some((Resource::Cpu, self.cpus as u64));
+        let memory = self.memory.iter().map(|(kind, bytes)| (Resource::Memory(machine.kinds[*kind]), *bytes));
+        let devices = self.devices.iter();
+        let devices = devices.map(|(name, need)| (Resource::Device(name.clone()), need.total() as u64));
+        cpus.into_iter().chain(memory).chain(devices).collect()
+    }
+}
+
+/// What there is of everything that is needed: counted once, for every node is asked about.
+struct Stock<'a> {
+    offer: &'a Offer<'a>,
+    need: &'a Need,
+    /// CPUs that would do.
+    cpus: CpuSet,
+    /// By resource, those of the devices that would do that can be told where they are; and how many can not.
+    devices: Vec<(Vec<Mask>, usize)>,
+}
+
+impl<'a> Stock<'a> {
+    fn new(offer: &'a Offer<'a>, need: &'a Need) -> Self {
+        let cpus = offer.usable(offer.cpus.clone());
+        let devices = need.devices.iter().map(|(resource, need)| offer.places(resource, need)).collect();
+        Self { offer, need, cpus, devices }
+    }
+
     /// Every node that has some of what is needed, and what it lacks.
-    fn candidates(&self, need: &Need) -> Vec<Candidate> {
-        let all = self.machine.all().iter().map(Mask::single);
+    fn candidates(&self) -> Vec<Candidate> {
+        let all = self.offer.machine.all().iter().map(Mask::single);
         let candidate = |mask: Mask| {
-            let short = self.available(need, mask).into_iter().filter(|one| one.available < one.needed);
+            let short = self.available(mask).into_iter().filter(|one| one.available < one.needed);
             let short = short.map(|one| Shortage {
                 resource: one.resource,
                 needed: one.needed,
                 available: one.available,
             });
-            Candidate { nodes: self.machine.node_set(mask), short: short.collect() }
+            Candidate { nodes: self.offer.machine.node_set(mask), short: short.collect() }
         };
-        all.filter(|mask| self.is_plausible(need, *mask)).map(candidate).collect()
+        all.filter(|mask| self.is_plausible(*mask)).map(candidate).collect()
     }
 
     /// Whether the node could ever serve: with CPUs, where such are needed, else with anything needed.
-    fn is_plausible(&self, need: &Need, mask: Mask) -> bool {
-        let has_cpus = self.machine.cpu_nodes.iter().any(|node| mask.has(*node));
-        let has = |kind: &usize| mask.iter().any(|node| self.machine.capacity[node][*kind] > 0);
+    fn is_plausible(&self, mask: Mask) -> bool {
+        let (machine, need) = (self.offer.machine, self.need);
+        let has_cpus = machine.cpu_nodes.iter().any(|node| mask.has(*node));
+        let has = |kind: &usize| mask.iter().any(|node| machine.capacity[node][*kind] > 0);
         has_cpus || (need.cpus == 0 && need.memory.keys().any(has))
     }
 
     /// What there is of everything that is needed on these nodes together.
-    pub(super) fn available(&self, need: &Need, mask: Mask) -> Vec<Available> {
-        let mut all = Vec::new();
-        if need.cpus > 0 {
-            let mut here = self.cpus().intersection(&self.machine.cpus_of(mask));
-            if self.policy.cpu.has(CpuOption::FullPcpusOnly) {
-                here = self.machine.layout.whole_cores(&here);
-            }
-            let (needed, available) = (need.cpus as u64, here.len() as u64);
-            all.push(Available { resource: Resource::Cpu, needed, available });
-        }
-        for (kind, needed) in &need.memory {
-            let books = self.occupancy.books();
-            let free = mask.iter().map(|node| books.free(node, *kind)).fold(0, u64::saturating_add);
-            let own = self.reusable.blocks.iter().filter(|own| own.mask == mask && own.kind == *kind);
-            let available = own.fold(free, |sum, block| sum.saturating_add(block.bytes));
-            let resource = Resource::Memory(self.machine.kinds[*kind]);
-            all.push(Available { resource, needed: *needed, available });
-        }
-        for (resource, need) in &need.devices {
-            let (needed, available) = (need.total() as u64, self.devices_on(resource, need, mask) as u64);
-            all.push(Available { resource: Resource::Device(resource.clone()), needed, available });
-        }
-        all
+    fn available(&self, mask: Mask) -> Vec<Available> {
+        let cpus = (self.need.cpus > 0).then(|| self.cpus_on(mask));
+        let memory = self.need.memory.keys().map(|kind| self.memory_on(*kind, mask));
+        let devices = self.devices.iter().map(|(known, unknown)| {
+            let here = known.iter().filter(|place| place.meets(mask)).count();
+            (unknown + here) as u64
+        });
+        let available = cpus.into_iter().chain(memory).chain(devices);
+        let needed = self.need.amounts(self.offer.machine).into_iter();
+        needed
+            .zip(available)
+            .map(|((resource, needed), available)| Available { resource, needed, available })
+            .collect()
     }
 
-    /// How many of the devices that would do are on the nodes. Where nothing is known of where such
-    /// devices are, all are: they do not speak against any node.
-    fn devices_on(&self, resource: &ResourceName, need: &DeviceNeed, mask: Mask) -> usize {
-        let Some(table) = self.machine.devices.get(resource) else { return need.named().count() };
-        let local = table.masks.iter().any(|mask| !mask.is_empty());
-        let here = |place: Mask| !local || place.meets(mask);
-        let named = need.named().filter(|id| table.mask(id).is_none_or(|p| p.is_empty() || here(p))).count();
-        let free = self.free_devices(resource, table, need);
-        let free = free.iter().filter(|(_, place)| here(*place)).count();
-        if need.count == 0 { named } else { named + free }
+    fn cpus_on(&self, mask: Mask) -> u64 {
+        mask.iter().map(|node| self.offer.machine.count_on(node, &self.cpus) as u64).sum()
     }
 
-    /// The most of everything, up to what is needed, that one node has; checked by placing it.
-    fn largest(&self, need: &Need) -> Option<Largest> {
-        let strict = self.policy.topology >= TopologyPolicy::Restricted;
-        let masks: Vec<Mask> = match strict {
-            true => self.machine.all().iter().map(Mask::single).collect(),
-            false => vec![self.machine.all()],
+    fn memory_on(&self, kind: usize, mask: Mask) -> u64 {
+        let books = self.offer.occupancy.books();
+        let free = mask.iter().map(|node| books.free(node, kind)).fold(0, u64::saturating_add);
+        let own = self.offer.reusable.blocks.iter().filter(|own| own.mask == mask && own.kind == kind);
+        own.fold(free, |sum, block| sum.saturating_add(block.bytes))
+    }
+
+    /// The most of everything, up to what is needed, that one node has, or all together where the policy lets
+    /// several serve; checked by placing it. One more of anything is refused.
+    fn largest(&self, seat: Option<Merged>) -> Option<Largest> {
+        let machine = self.offer.machine;
+        let nodes = seat.and_then(|seat| self.offer.confines(seat)).unwrap_or_else(|| machine.all());
+        let singles = nodes.iter().map(Mask::single);
+        let masks: Vec<Mask> = match self.offer.policy.topology {
+            TopologyPolicy::SingleNumaNode => singles.collect(),
+            TopologyPolicy::Restricted => std::iter::once(nodes).chain(singles).collect(),
+            TopologyPolicy::None | TopologyPolicy::BestEffort => vec![nodes],
         };
-        let mut scaled: Vec<(u64, Need)> = masks.iter().filter_map(|mask| self.scaled(need, *mask)).collect();
-        // The node that comes closest to the whole; the first of equals.
-        scaled.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
-        scaled.into_iter().take(TRIED).find_map(|(_, need)| {
-            let placement = self.place(&need, None).ok()?;
-            let amounts = self.available(&need, Mask::EMPTY);
-            let amounts = amounts.into_iter().map(|one| (one.resource, one.needed)).collect();
-            Some(Largest { nodes: self.machine.used_by(&placement), amounts })
-        })
+        let share = |mask: Mask| {
+            let available = self.available(mask);
+            let shares = available.iter().map(Available::share);
+            Some(((shares.clone().min()?, shares.sum::<u128>()), available))
+        };
+        let mut shares: Vec<_> = masks.into_iter().filter_map(share).collect();
+        // The node that comes closest to the whole; the first of equals. What has more of one thing and no
+        // less of another comes before what has less.
+        shares.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
+        let fits = |need: &Need| self.offer.place(need, seat).ok();
+        let scaled = shares.iter().filter_map(|(_, available)| self.scaled(available));
+        let mut largest = scaled.take(TRIED).find(|need| fits(need).is_some())?;
+        // Only there can more of it fit elsewhere: on more nodes than one.
+        if self.offer.policy.topology == TopologyPolicy::Restricted {
+            self.grow(&mut largest, &|need| fits(need).is_some());
+        }
+        let placement = fits(&largest)?;
+        Some(Largest { nodes: machine.used_by(&placement), amounts: largest.amounts(machine) })
     }
 
-    /// The need cut down to what the nodes have, with the smallest share of it in thousandths; `None`
-    /// where some of it is missing altogether or cannot be cut.
-    fn scaled(&self, need: &Need, mask: Mask) -> Option<(u64, Need)> {
-        let available = self.available(need, mask);
-        let share = |one: &Available| u128::from(one.available) * 1000 / u128::from(one.needed.max(1));
-        let least = available.iter().map(share).min()?.min(1000);
+    /// Raises one amount after the other towards what is needed as long as `fits`, until no amount can be
+    /// raised by its smallest step.
+    fn grow(&self, need: &mut Need, fits: &dyn Fn(&Need) -> bool) {
+        let kinds = self.need.memory.keys().map(|kind| Part::Memory(*kind));
+        let devices = self.need.devices.keys().cloned().map(Part::Devices);
+        let parts: Vec<Part> = std::iter::once(Part::Cpus).chain(kinds).chain(devices).collect();
+        while parts.iter().any(|part| self.raise(part, need, fits)) {}
+    }
+
+    /// Raises one amount, twice as much each time it fits and from the smallest step again when it does not;
+    /// whether it could be raised at all.
+    fn raise(&self, part: &Part, need: &mut Need, fits: &dyn Fn(&Need) -> bool) -> bool {
+        let (step, before) = (self.step(part), part.of(need));
+        let mut by = step;
+        loop {
+            let mut more = need.clone();
+            part.set(&mut more, part.of(need).saturating_add(by));
+            match part.of(&more) <= part.of(self.need) && fits(&more) {
+                true => (*need, by) = (more, by.saturating_mul(2)),
+                false if by == step => return part.of(need) > before,
+                false => by = step,
+            }
+        }
+    }
+
+    /// The smallest difference that counts: a CPU or a core, a page, a device; of memory a mebibyte.
+    fn step(&self, part: &Part) -> u64 {
+        let machine = self.offer.machine;
+        match part {
+            Part::Cpus => granule(&machine.layout, &self.offer.policy.cpu) as u64,
+            Part::Memory(kind) => match machine.kinds[*kind] {
+                MemoryKind::Memory => 1 << 20,
+                MemoryKind::Hugepages(size) => size.bytes(),
+            },
+            Part::Devices(_) => 1,
+        }
+    }
+
+    /// The need cut down to what there is; `None` where some of it is missing altogether or cannot be cut.
+    fn scaled(&self, available: &[Available]) -> Option<Need> {
+        let (machine, cpu) = (self.offer.machine, &self.offer.policy.cpu);
         let amount = |resource: &Resource| {
             let one = available.iter().find(|one| one.resource == *resource)?;
             Some(one.available.min(one.needed)).filter(|amount| *amount > 0)
         };
-        let mut need = need.clone();
+        let mut need = self.need.clone();
         if need.cpus > 0 {
-            let group = match self.policy.cpu.has(CpuOption::FullPcpusOnly) {
-                true => self.machine.layout.threads_per_core(),
-                false => 1,
-            };
+            let group = granule(&machine.layout, cpu);
             need.cpus = usize::try_from(amount(&Resource::Cpu)?).ok()? / group * group;
             (need.cpus > 0).then_some(())?;
         }
         for (kind, bytes) in &mut need.memory {
-            *bytes = amount(&Resource::Memory(self.machine.kinds[*kind]))?;
+            *bytes = amount(&Resource::Memory(machine.kinds[*kind]))?;
         }
         for (resource, devices) in &mut need.devices {
             let total = usize::try_from(amount(&Resource::Device(resource.clone()))?).ok()?;
             let named = devices.named().count();
             devices.count = total.checked_sub(named)?;
         }
-        Some((u64::try_from(least).ok()?, need))
+        Some(need)
+    }
+}
+
+impl Available {
+    /// How much of what is needed there is, in so small parts of it that a byte more counts.
+    fn share(&self) -> u128 {
+        (u128::from(self.available.min(self.needed)) << 60) / u128::from(self.needed.max(1))
+    }
+}
+
+impl Offer<'_> {
+    /// Where the devices are that would do, and how many speak against no node: those of unknown locality that
+    /// were asked for by name, and all where nothing is known of where such devices are.
+    fn places(&self, resource: &ResourceName, need: &DeviceNeed) -> (Vec<Mask>, usize) {
+        let Some(table) = self.machine.devices.get(resource) else {
+            return (Vec::new(), need.named().count());
+        };
+        let named = need.named().map(|id| self.machine.place(resource, id).unwrap_or(Mask::EMPTY));
+        let (mut known, mut unknown): (Vec<Mask>, Vec<Mask>) = named.partition(|place| !place.is_empty());
+        if need.count > 0 {
+            known.extend(self.free_devices(resource, table, need).iter().map(|(_, place)| *place));
+        }
+        if table.masks.iter().all(|mask| mask.is_empty()) {
+            unknown.append(&mut known);
+        }
+        (known, unknown.len())
+    }
+}
+
+/// One of the amounts of a need.
+enum Part {
+    Cpus,
+    Memory(usize),
+    Devices(ResourceName),
+}
+
+impl Part {
+    fn of(&self, need: &Need) -> u64 {
+        match self {
+            Self::Cpus => need.cpus as u64,
+            Self::Memory(kind) => need.memory.get(kind).copied().unwrap_or(0),
+            Self::Devices(name) => need.devices.get(name).map_or(0, |devices| devices.count as u64),
+        }
+    }
+
+    fn set(&self, need: &mut Need, amount: u64) {
+        let count = usize::try_from(amount).unwrap_or(usize::MAX);
+        match self {
+            Self::Cpus => need.cpus = count,
+            Self::Memory(kind) => *need.memory.entry(*kind).or_default() = amount,
+            Self::Devices(name) => {
+                if let Some(devices) = need.devices.get_mut(name) {
+                    devices.count = count;
+                }
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::mask::Mask;
-use super::search::{Budget, Demand, each_of_size};
+use super::search::{Budget, Demand, at_least, each_of_size, together};
 
 /// The node sets a resource could come from.
 #[derive(Debug, Clone)]
@@ -105,7 +105,8 @@ impl Hints {
         }
         let nodes = machine.nodes().len();
         let hits: Vec<Demand> = must.iter().map(|node| Demand::hit(nodes, Mask::single(node))).collect();
-        let common = Common { hints: &[self], more: &hits };
+        let own = [self];
+        let common = Common::new(&own, &hits);
         let mut budget = Budget::new(self.universe.count());
         let mut sizes = must.count().max(1)..=self.universe.count();
         let found = sizes.find_map(|size| common.first_of_size(size, &mut budget));
@@ -131,19 +132,37 @@ impl Hints {
 
 /// Sets that several resources could come from at once.
 pub(super) struct Common<'a> {
-    pub(super) hints: &'a [&'a Hints],
+    hints: &'a [&'a Hints],
     /// Demands beside the resources' own.
-    pub(super) more: &'a [Demand],
+    more: &'a [Demand],
+    universe: Mask,
+    /// Nodes of which any set may serve.
+    free: Mask,
+    /// All demands as one.
+    together: Option<Demand>,
+    /// No set of `free` nodes that is smaller will do.
+    least: usize,
 }
 
-impl Common<'_> {
+impl<'a> Common<'a> {
+    pub(super) fn new(hints: &'a [&'a Hints], more: &'a [Demand]) -> Self {
+        let universe = hints.iter().fold(Mask(u128::MAX), |mask, hints| mask & hints.universe);
+        let shapes = hints.iter().filter_map(|hints| hints.shape.as_ref());
+        let free = shapes.fold(universe, |mask, shape| mask & shape.unused);
+        let mut common = Self { hints, more, universe, free, together: None, least: 1 };
+        common.together = together(&common.demands());
+        let least = common.demands().into_iter().map(|demand| at_least(free, demand)).max();
+        Self { least: least.unwrap_or(1), ..common }
+    }
+
+    fn demands(&self) -> Vec<&Demand> {
+        let own = self.hints.iter().flat_map(|hints| &hints.demands);
+        own.chain(self.more).chain(&self.together).collect()
+    }
+
     fn contains(&self, mask: Mask) -> bool {
         self.hints.iter().all(|hints| hints.contains(mask))
             && self.more.iter().all(|demand| demand.held(mask) >= demand.need)
-    }
-
-    fn universe(&self) -> Mask {
-        self.hints.iter().fold(Mask(u128::MAX), |mask, hints| mask & hints.universe)
     }
 
     /// The smallest set of that size as an integer.
@@ -159,52 +178,18 @@ impl Common<'_> {
     /// Calls `visit` with the sets of that size: ascending as integers until it says stop, then each of
     /// the few sets that are possible for reasons of their own.
     pub(super) fn each_of_size(&self, size: usize, budget: &mut Budget, visit: &mut dyn FnMut(Mask) -> bool) {
-        let universe = self.universe();
         if size == 1 {
-            let mut singles = universe.iter().map(Mask::single).filter(|mask| self.contains(*mask));
+            let mut singles = self.universe.iter().map(Mask::single).filter(|mask| self.contains(*mask));
             singles.all(visit);
             return;
         }
-        let shapes = || self.hints.iter().filter_map(|hints| hints.shape.as_ref());
-        let free = shapes().fold(universe, |mask, shape| mask & shape.unused);
-        let demands = self.hints.iter().flat_map(|hints| &hints.demands).chain(self.more);
-        let demands: Vec<&Demand> = demands.collect();
-        each_of_size(free, size, &demands, budget, visit);
-        let groups = shapes().flat_map(|shape| shape.groups.iter().copied());
+        if size >= self.least {
+            each_of_size(self.free, size, &self.demands(), budget, visit);
+        }
+        let shapes = self.hints.iter().filter_map(|hints| hints.shape.as_ref());
+        let groups = shapes.flat_map(|shape| shape.groups.iter().copied());
         groups.filter(|group| group.count() == size && self.contains(*group)).for_each(|group| {
             visit(group);
         });
     }
-}
-
-/// The fewest nodes of `universe` that meet the demands; all of them where none do.
-pub(super) fn fewest(universe: Mask, demands: &[Demand]) -> usize {
-    let all = universe.count();
-    if let [demand] = demands
-        && demand.shared.is_empty()
-    {
-        return fewest_by_weight(universe, demand).min(all);
-    }
-    let demands: Vec<&Demand> = demands.iter().collect();
-    let mut budget = Budget::new(all);
-    let meets = |size: &usize| {
-        let mut found = false;
-        each_of_size(universe, *size, &demands, &mut budget, &mut |_| {
-            found = true;
-            false
-        });
-        found
-    };
-    (1..all).find(meets).unwrap_or(all)
-}
-
-fn fewest_by_weight(universe: Mask, demand: &Demand) -> usize {
-    let mut weights: Vec<u64> = universe.iter().map(|node| demand.weights[node]).collect();
-    weights.sort_unstable_by(|a, b| b.cmp(a));
-    let mut sum = 0u64;
-    let enough = weights.iter().position(|weight| {
-        sum = sum.saturating_add(*weight);
-        sum >= demand.need
-    });
-    enough.map_or(usize::MAX, |at| at + 1)
 }

@@ -1,6 +1,8 @@
 //! A topology prepared for deciding.
 
+use super::error::MachineError;
 use super::layout::Layout;
+use super::links::Links;
 use super::mask::Mask;
 use crate::model::{
     Bytes, CpuSet, DeviceId, Gpu, HugepageSize, MemoryKind, NodeId, NodeSet, Placement, ResourceName,
@@ -10,19 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The resource GPUs are counted under.
 pub const GPU: &str = "nvidia.com/gpu";
+/// The resource MIG devices are counted under, of whatever profile.
+pub const MIG: &str = "nvidia.com/mig";
 /// The resource RDMA NICs are counted under.
 pub const NIC: &str = "nic";
 
 /// The id a GPU is counted under: its UUID, or its PCI address where that is unknown.
 #[must_use]
 pub fn gpu_id(gpu: &Gpu) -> DeviceId {
-    DeviceId::new(gpu.uuid.clone().unwrap_or_else(|| gpu.pci.to_string()))
+    gpu.id()
 }
 
 /// What is kept for the system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reserve {
-    /// CPUs; `None` is the first core with its siblings. Offline ones are ignored.
+    /// CPUs; `None` is the first core with its siblings. Offline ones are ignored, ones that the machine
+    /// can never have are not.
     pub cpus: Option<CpuSet>,
     /// Memory and hugepages by node.
     pub memory: BTreeMap<(NodeId, MemoryKind), Bytes>,
@@ -37,41 +42,6 @@ pub struct Device {
     pub nodes: Option<NodeSet>,
 }
 
-/// A machine nothing can be decided about.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MachineError {
-    /// No CPU that can be placed.
-    #[error("none of the online CPUs {online:?} has a node, a package and a core")]
-    NoCpus {
-        /// The online CPUs.
-        online: CpuSet,
-    },
-    /// More nodes than the engine's masks hold.
-    #[error("the machine has {found} NUMA nodes: expected at most {}", Mask::LIMIT)]
-    TooManyNodes {
-        /// How many there are.
-        found: usize,
-    },
-    /// The reserved CPUs are all offline.
-    #[error("none of the reserved CPUs {reserved} is online: expected some of {online}")]
-    ReservedOffline {
-        /// What was to be reserved.
-        reserved: CpuSet,
-        /// The online CPUs.
-        online: CpuSet,
-    },
-    /// Memory is reserved on a node there is not.
-    #[error("{kind} is reserved on node {node}: the machine has the nodes {nodes}")]
-    NoSuchNode {
-        /// The node.
-        node: NodeId,
-        /// What was to be reserved there.
-        kind: MemoryKind,
-        /// The nodes there are.
-        nodes: NodeSet,
-    },
-}
-
 /// The devices of one resource.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DeviceTable {
@@ -83,6 +53,7 @@ pub(super) struct DeviceTable {
 /// A topology prepared for deciding, with what is reserved and its devices.
 #[derive(Debug, Clone)]
 pub struct Machine {
+    /// Online CPUs that pods can have.
     online: CpuSet,
     reserved: CpuSet,
     nodes: NodeSet,
@@ -91,6 +62,8 @@ pub struct Machine {
     distances: Vec<Vec<u32>>,
     keep_shared_cpu: bool,
     placeable: CpuSet,
+    /// The CPUs that can be given out, by node.
+    cpus: Vec<CpuSet>,
     pub(super) layout: Layout,
     /// The dense node index of each of the layout's nodes.
     pub(super) cpu_nodes: Vec<usize>,
@@ -101,11 +74,17 @@ pub struct Machine {
     pub(super) devices: BTreeMap<ResourceName, DeviceTable>,
     /// The node that is a device's own memory.
     pub(super) device_memory: BTreeMap<DeviceId, NodeId>,
+    /// The GPU that each MIG device is a part of.
+    pub(super) parts: BTreeMap<String, DeviceId>,
+    /// Resources whose devices are another resource's.
+    pub(super) families: BTreeMap<ResourceName, ResourceName>,
+    pub(super) links: Links,
 }
 
 impl Machine {
     /// Prepares a topology. GPUs become the resource `nvidia.com/gpu` under their UUID (their PCI
-    /// address where that is unknown), RDMA NICs `nic` under their name.
+    /// address where that is unknown), MIG devices `nvidia.com/mig` under theirs, RDMA NICs `nic` under
+    /// their name. A GPU with MIG devices is not chosen as a whole.
     ///
     /// # Errors
     /// A machine without CPUs that can be placed or with too many nodes, reserved CPUs of which none is
@@ -123,21 +102,34 @@ impl Machine {
         let (kinds, capacity) = capacities(topology, reserve)?;
         let position = |cpu| topology.numa_nodes.iter().position(|node| node.cpus.contains(cpu));
         let first = |members: &Vec<usize>| members.first().and_then(|cpu| position(layout.cpus[*cpu]));
+        let online = match &topology.pods_cpus {
+            Some(pods) => topology.cpus.intersection(pods),
+            None => topology.cpus.clone(),
+        };
+        let cpu_nodes: Vec<usize> = layout.nodes.members.iter().filter_map(first).collect();
+        let mut cpus = vec![CpuSet::new(); nodes.len()];
+        for (node, members) in cpu_nodes.iter().zip(&layout.nodes.members) {
+            cpus[*node].extend(members.iter().map(|cpu| layout.cpus[*cpu]));
+        }
         let mut machine = Self {
-            online: topology.cpus.clone(),
             reserved: reserved(topology, &layout, reserve)?,
             ids: topology.numa_nodes.iter().map(|node| node.id).collect(),
             homes: homes(topology),
             distances: distances(topology),
             keep_shared_cpu: true,
-            placeable: layout.cpus.iter().copied().collect(),
-            cpu_nodes: layout.nodes.members.iter().filter_map(first).collect(),
+            placeable: layout.cpus.iter().copied().collect::<CpuSet>().intersection(&online),
+            online,
+            cpus,
+            cpu_nodes,
             layout,
             kinds,
             capacity,
             nodes,
             devices: BTreeMap::new(),
             device_memory: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            families: BTreeMap::from([(MIG.into(), GPU.into())]),
+            links: Links::new(topology),
         };
         machine.add_known_devices(topology);
         Ok(machine)
@@ -150,6 +142,13 @@ impl Machine {
         let nics = topology.nics.iter();
         let nics = nics.map(|nic| Device { id: DeviceId::new(&*nic.name), nodes: close(nic.numa_node) });
         let nics = nics.collect();
+        let on = |gpu: &Gpu| -> Vec<(DeviceId, Gpu)> {
+            gpu.mig.iter().map(|mig| (DeviceId::new(&*mig.uuid), gpu.clone())).collect()
+        };
+        let parts: Vec<(DeviceId, Gpu)> = topology.gpus.iter().flat_map(on).collect();
+        let mig = parts.iter().map(|(id, gpu)| Device { id: id.clone(), nodes: close(gpu.numa_node) });
+        self.set_devices(MIG.into(), mig.collect());
+        self.parts = parts.iter().map(|(id, gpu)| (id.to_string(), gpu.id())).collect();
         self.set_devices(GPU.into(), gpus);
         self.set_devices(NIC.into(), nics);
         let own = topology.gpus.iter().filter_map(|gpu| Some((gpu_id(gpu), gpu.memory_node?)));
@@ -172,6 +171,26 @@ impl Machine {
         }
     }
 
+    /// Where somebody who knows it says that a device is: one the machine does not have, or of which it does not
+    /// know where it is. False where there was nothing to learn.
+    pub fn learn(&mut self, resource: &ResourceName, device: Device) -> bool {
+        let mut devices = self.devices(resource).to_vec();
+        match devices.iter_mut().find(|known| known.id == device.id) {
+            Some(known) if known.nodes.is_some() || device.nodes.is_none() => return false,
+            Some(known) => known.nodes = device.nodes,
+            None => devices.push(device),
+        }
+        self.set_devices(resource.clone(), devices);
+        true
+    }
+
+    /// The fewest and the most NVLinks between two of these GPUs; `None` of fewer than two, and on a machine
+    /// without NVLink.
+    #[must_use]
+    pub fn nvlinks(&self, gpus: &[&DeviceId]) -> Option<(u32, u32)> {
+        self.links.range(gpus).filter(|_| self.links.any())
+    }
+
     /// Whether a placement that would leave no shared CPU is refused. It is, unless this is switched
     /// off: the kubelet's own rules do not ask for it.
     pub fn keep_shared_cpu(&mut self, keep: bool) {
@@ -182,7 +201,7 @@ impl Machine {
         self.keep_shared_cpu
     }
 
-    /// Online CPUs.
+    /// Online CPUs that pods can have: all, unless the cgroup of all pods has fewer.
     #[must_use]
     pub fn online(&self) -> &CpuSet {
         &self.online
@@ -203,9 +222,7 @@ impl Machine {
     /// The CPUs of a node; empty where it has none.
     #[must_use]
     pub fn node_cpus(&self, node: NodeId) -> CpuSet {
-        let at = self.cpu_nodes.iter().position(|index| self.ids[*index] == node);
-        let members = at.map(|at| &self.layout.nodes.members[at]).into_iter().flatten();
-        members.map(|cpu| self.layout.cpus[*cpu]).collect()
+        self.index(node).map_or_else(CpuSet::new, |index| self.cpus[index].clone())
     }
 
     /// The devices of a resource, in the order they are handed out.
@@ -252,16 +269,19 @@ impl Machine {
         mask.iter().filter_map(|index| self.ids.get(index).copied()).collect()
     }
 
-    /// The CPUs whose node, socket and core are known.
+    /// Those of them whose node, socket and core are known.
     pub(super) fn placeable(&self) -> &CpuSet {
         &self.placeable
     }
 
     /// The CPUs that can be given out of the nodes.
     pub(super) fn cpus_of(&self, mask: Mask) -> CpuSet {
-        let within = self.cpu_nodes.iter().enumerate().filter(|(_, node)| mask.has(**node));
-        let members = within.flat_map(|(at, _)| &self.layout.nodes.members[at]);
-        members.map(|cpu| self.layout.cpus[*cpu]).collect()
+        mask.iter().fold(CpuSet::new(), |all, index| all.union(&self.cpus[index]))
+    }
+
+    /// How many CPUs of the set the node has.
+    pub(super) fn count_on(&self, index: usize, set: &CpuSet) -> usize {
+        self.cpus[index].common(set)
     }
 
     /// The sum of the distances between all ordered pairs of the nodes, each with itself included: for
@@ -312,6 +332,16 @@ fn reserved(topology: &Topology, layout: &Layout, reserve: &Reserve) -> Result<C
         let first = layout.cores.members.first().into_iter().flatten();
         return Ok(first.map(|cpu| layout.cpus[*cpu]).collect());
     };
+    if let Some(possible) = topology.possible.as_ref().filter(|possible| !wanted.is_subset(possible)) {
+        let nowhere = wanted.difference(possible).difference(&online);
+        if !nowhere.is_empty() {
+            return Err(MachineError::ReservedNowhere {
+                reserved: wanted.clone(),
+                nowhere,
+                possible: possible.clone(),
+            });
+        }
+    }
     let reserved = wanted.intersection(&online);
     if reserved.is_empty() && !wanted.is_empty() {
         return Err(MachineError::ReservedOffline { reserved: wanted.clone(), online });
@@ -361,13 +391,10 @@ impl Machine {
 
     /// The nodes a placement's CPUs, memory and devices are on.
     pub(super) fn used_by(&self, placement: &Placement) -> NodeSet {
-        let homes = self.cpu_nodes.iter().zip(&self.layout.nodes.members);
-        let on =
-            |members: &[usize]| members.iter().any(|cpu| placement.cpus.contains(self.layout.cpus[*cpu]));
-        let cpus: Mask = homes.filter(|(_, members)| on(members)).map(|(node, _)| *node).collect();
+        let on = |index: &usize| !self.cpus[*index].is_disjoint(&placement.cpus);
+        let cpus: Mask = (0..self.cpus.len()).filter(on).collect();
         let devices = placement.devices.iter().flat_map(|(resource, ids)| {
-            let table = self.devices.get(resource);
-            ids.iter().filter_map(move |id| table?.mask(id)).filter(|mask| mask.count() == 1)
+            ids.iter().filter_map(move |id| self.place(resource, id)).filter(|mask| mask.count() == 1)
         });
         self.node_set(devices.fold(cpus, |all, mask| all | mask)).union(&placement.mems)
     }

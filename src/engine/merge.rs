@@ -49,10 +49,11 @@ fn preferred(machine: &Machine, hints: &[Hints], single: bool, closest: bool) ->
         return Some(machine.all());
     }
     let all: Vec<&Hints> = hints.iter().collect();
-    let common = Common { hints: &all, more: &[] };
+    let common = Common::new(&all, &[]);
+    let mut budget = Budget::new(machine.nodes().len());
     let accept = |mask| hints.iter().all(|hints| hints.prefers(machine, mask));
     if single {
-        return best_of_size(machine, &common, 1, closest, &accept);
+        return best_of_size(machine, &common, 1, closest, &mut budget, &accept);
     }
     let fixed = hints.iter().filter_map(Hints::size);
     let (least, most) = (fixed.clone().min(), fixed.max());
@@ -60,7 +61,7 @@ fn preferred(machine: &Machine, hints: &[Hints], single: bool, closest: bool) ->
     if least != most || !hints.iter().all(Hints::possible) {
         return None;
     }
-    sizes.into_iter().find_map(|size| best_of_size(machine, &common, size, closest, &accept))
+    sizes.into_iter().find_map(|size| best_of_size(machine, &common, size, closest, &mut budget, &accept))
 }
 
 fn best_of_size(
@@ -68,12 +69,12 @@ fn best_of_size(
     common: &Common,
     size: usize,
     closest: bool,
+    budget: &mut Budget,
     accept: &dyn Fn(Mask) -> bool,
 ) -> Option<Mask> {
     let rank = |mask: Mask| (if closest { machine.spread(mask) } else { 0 }, mask);
     let mut best: Option<Mask> = None;
-    let mut budget = Budget::new(machine.nodes().len());
-    common.each_of_size(size, &mut budget, &mut |mask| {
+    common.each_of_size(size, budget, &mut |mask| {
         if !accept(mask) {
             return true;
         }
@@ -100,7 +101,7 @@ fn any(machine: &Machine, hints: &[Hints], closest: bool) -> Mask {
     let mut aim = 0;
     for hints in hints {
         let members: Vec<u64> =
-            (0..1u128 << nodes).map(|mask| u64::from(hints.contains(Mask(mask)))).collect();
+            (0..1u128 << nodes).map(|mask| u64::from(contains(hints, Mask(mask)))).collect();
         let sizes = (0..1u128 << nodes).filter(|mask| members[index(*mask)] > 0);
         aim = aim.max(sizes.map(|mask| Mask(mask).count()).min().unwrap_or(0));
         reached = intersections(reached, members, nodes);
@@ -113,6 +114,12 @@ fn any(machine: &Machine, hints: &[Hints], closest: bool) -> Mask {
     };
     let masks = (1..1u128 << nodes).filter(|mask| reached[index(*mask)] > 0).map(Mask);
     masks.min_by_key(rank).unwrap_or_else(|| machine.all())
+}
+
+fn contains(hints: &Hints, mask: Mask) -> bool {
+    #[cfg(test)]
+    super::work::step();
+    hints.contains(mask)
 }
 
 fn index(mask: u128) -> usize {
@@ -141,7 +148,7 @@ fn roughly(machine: &Machine, hints: &[&Hints]) -> Mask {
     let narrowest = |hints: &&Hints| hints.narrowest(machine, Mask::EMPTY);
     let widest = hints.iter().filter_map(narrowest).min_by_key(|mask| (Reverse(mask.count()), *mask));
     let Some(widest) = widest else { return machine.all() };
-    let all = Common { hints, more: &[] };
+    let all = Common::new(hints, &[]);
     let mut budget = Budget::new(machine.nodes().len());
     all.first_of_size(widest.count(), &mut budget).unwrap_or(widest)
 }

@@ -1,6 +1,6 @@
 //! What is to be seated: a container's request, or a pod's as a whole, in the machine's terms.
 
-use super::machine::Machine;
+use super::machine::{GPU, Machine};
 use super::refuse::Failure;
 use crate::model::{
     Bytes, ContainerKind, ContainerRequest, DeviceId, DeviceRequest, MemoryKind, MemoryManager, Placement,
@@ -28,6 +28,10 @@ pub(super) struct DeviceNeed {
     pub(super) exact: BTreeSet<DeviceId>,
     /// Claimed: only fitted around.
     pub(super) claimed: BTreeSet<DeviceId>,
+    /// So many of them must be connected with each other.
+    pub(super) linked: usize,
+    /// Rather these than others that do as well.
+    pub(super) prefers: BTreeSet<DeviceId>,
 }
 
 impl DeviceNeed {
@@ -58,6 +62,10 @@ impl Need {
                 DeviceRequest::Exact(ids) => one.exact.clone_from(ids),
                 DeviceRequest::Claimed(ids) => one.claimed.clone_from(ids),
             }
+            if request.linked && is_gpus(machine, resource) {
+                one.linked = one.total();
+            }
+            one.prefers.clone_from(&request.prefers);
             if one.total() > 0 {
                 need.devices.insert(resource.clone(), one);
             }
@@ -104,9 +112,15 @@ impl Need {
             own.count = count(own.count, devices.count);
             own.exact.extend(devices.exact.iter().cloned());
             own.claimed.extend(devices.claimed.iter().cloned());
+            own.linked = own.linked.max(devices.linked);
         }
         self
     }
+}
+
+/// Whether a resource's devices are GPUs.
+pub(super) fn is_gpus(machine: &Machine, resource: &ResourceName) -> bool {
+    machine.family(resource).as_str() == GPU
 }
 
 /// Only a Guaranteed pod's memory is promised, and only by the static Memory Manager.
@@ -144,7 +158,12 @@ impl Need {
             held.map_or(0, BTreeSet::len) == need.count + need.exact.len()
                 && need.exact.iter().all(|id| held.is_some_and(|held| held.contains(id)))
         };
-        placement.cpus.len() == self.cpus
+        let linked = |(resource, need): (&ResourceName, &DeviceNeed)| {
+            let held: Vec<&DeviceId> = placement.devices.get(resource).into_iter().flatten().collect();
+            need.linked == 0 || machine.links.unconnected(&held).is_none()
+        };
+        self.devices.iter().all(linked)
+            && placement.cpus.len() == self.cpus
             && placement.cpus.is_subset(machine.online())
             && memory == self.memory
             && resources.into_iter().all(devices)

@@ -2,9 +2,11 @@
 
 use super::Machine;
 use super::books::{Block, Books};
+use super::options::shared_pool;
+use super::sharing::Wholes;
 use crate::model::{
-    Bytes, ContainerKey, ContainerKind, CpuOption, CpuOptions, CpuSet, DeviceId, MemoryKind, NodeId,
-    Placement, PodUid, ResourceName,
+    Bytes, ContainerKey, ContainerKind, CpuOptions, CpuSet, DeviceId, MemoryKind, NodeId, Placement, PodUid,
+    ResourceName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +17,9 @@ pub struct Occupancy {
     exclusive: CpuSet,
     books: Books,
     devices: BTreeMap<ResourceName, BTreeMap<DeviceId, ContainerKey>>,
+    wholes: Wholes,
+    /// Devices in use that nobody holds.
+    in_use: BTreeMap<ResourceName, BTreeSet<DeviceId>>,
 }
 
 /// What one container holds.
@@ -43,6 +48,8 @@ impl Occupancy {
             exclusive: CpuSet::new(),
             books: Books::new(machine),
             devices: BTreeMap::new(),
+            wholes: Wholes::default(),
+            in_use: BTreeMap::new(),
         }
     }
 
@@ -67,7 +74,7 @@ impl Occupancy {
         self.books.add(machine, &blocks);
         let held = Held { kind, placement: placement.clone(), blocks };
         self.held.insert(key.clone(), held);
-        self.index(&key, kind, placement);
+        self.index(machine, &key, kind, placement);
     }
 
     /// Shrinks the blocks of earlier init containers by what a new one takes over.
@@ -86,8 +93,9 @@ impl Occupancy {
     }
 
     /// Notes who holds what; of an init container and its successor the successor does.
-    fn index(&mut self, key: &ContainerKey, kind: ContainerKind, placement: &Placement) {
+    fn index(&mut self, machine: &Machine, key: &ContainerKey, kind: ContainerKind, placement: &Placement) {
         self.exclusive = self.exclusive.union(&placement.cpus);
+        self.wholes.add(machine, key, placement);
         for (resource, ids) in &placement.devices {
             let holders = self.devices.entry(resource.clone()).or_default();
             for id in ids {
@@ -103,7 +111,7 @@ impl Occupancy {
     pub fn release(&mut self, machine: &Machine, key: &ContainerKey) {
         if let Some(held) = self.held.remove(key) {
             self.books.remove(machine, &held.blocks);
-            self.reindex();
+            self.reindex(machine);
         }
     }
 
@@ -113,15 +121,16 @@ impl Occupancy {
         for held in keys.iter().filter_map(|key| self.held.remove(key)) {
             self.books.remove(machine, &held.blocks);
         }
-        self.reindex();
+        self.reindex(machine);
     }
 
     /// CPUs and devices of one pod's containers may overlap, so what is left is counted anew.
-    fn reindex(&mut self) {
+    fn reindex(&mut self, machine: &Machine) {
         self.exclusive = CpuSet::new();
         self.devices.clear();
+        self.wholes.clear();
         let held = std::mem::take(&mut self.held);
-        held.iter().for_each(|(key, held)| self.index(key, held.kind, &held.placement));
+        held.iter().for_each(|(key, held)| self.index(machine, key, held.kind, &held.placement));
         self.held = held;
     }
 
@@ -160,6 +169,23 @@ impl Occupancy {
             }
         }
         self
+    }
+
+    /// The same with some devices not to be chosen: somebody uses them whose they are not by the books.
+    #[must_use]
+    pub fn without(mut self, resource: ResourceName, devices: BTreeSet<DeviceId>) -> Self {
+        self.in_use.entry(resource).or_default().extend(devices);
+        self
+    }
+
+    pub(super) fn is_in_use(&self, machine: &Machine, resource: &ResourceName, device: &DeviceId) -> bool {
+        let family = machine.family(resource);
+        let in_use = self.in_use.iter().filter(|(resource, _)| machine.family(resource) == family);
+        in_use.flat_map(|(_, ids)| ids).any(|id| machine.overlap(id, device))
+    }
+
+    pub(super) fn wholes(&self) -> &Wholes {
+        &self.wholes
     }
 
     /// Who holds a device.
@@ -212,17 +238,6 @@ fn pod_mut<'a>(
 ) -> impl Iterator<Item = (&'a ContainerKey, &'a mut Held)> {
     let first = ContainerKey::new(pod.clone(), "".into());
     held.range_mut(first..).take_while(move |(key, _)| key.pod == *pod)
-}
-
-/// The shared pool when these CPUs are held exclusively: the other online ones, under
-/// strict-cpu-reservation without the reserved ones.
-#[must_use]
-pub fn shared_pool(machine: &Machine, exclusive: &CpuSet, options: &CpuOptions) -> CpuSet {
-    let pool = machine.online().difference(exclusive);
-    match options.has(CpuOption::StrictReservation) {
-        true => pool.difference(machine.reserved()),
-        false => pool,
-    }
 }
 
 /// A placement's promises in the machine's terms. What the machine no longer has is not counted.

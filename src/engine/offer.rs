@@ -1,13 +1,14 @@
 //! What is free for one pod: where each resource it needs could come from.
 
 use super::books::Block;
-use super::hints::{Hints, Preference, Shape, fewest};
+use super::hints::{Hints, Preference, Shape};
+use super::links::Candidate;
 use super::machine::{DeviceTable, Machine};
 use super::mask::Mask;
 use super::need::{DeviceNeed, Need};
 use super::occupancy::{Occupancy, Reusable};
-use super::search::Demand;
-use crate::model::{CpuOption, CpuSet, DeviceId, PodUid, Policy, ResourceName};
+use super::search::{Demand, fewest};
+use crate::model::{CpuSet, DeviceId, PodUid, Policy, ResourceName};
 use std::collections::BTreeSet;
 
 /// The machine as one pod finds it.
@@ -15,8 +16,11 @@ pub(super) struct Offer<'a> {
     pub(super) machine: &'a Machine,
     pub(super) occupancy: &'a Occupancy,
     pub(super) policy: &'a Policy,
+    pub(super) pod: &'a PodUid,
     /// CPUs nobody holds.
     pub(super) free: CpuSet,
+    /// CPUs the pod can have: free ones and its init containers'.
+    pub(super) cpus: CpuSet,
     /// What the pod's ended init containers leave.
     pub(super) reusable: Reusable,
 }
@@ -25,11 +29,12 @@ impl<'a> Offer<'a> {
     pub(super) fn new(
         machine: &'a Machine,
         occupancy: &'a Occupancy,
-        pod: &PodUid,
+        pod: &'a PodUid,
         policy: &'a Policy,
     ) -> Self {
-        let free = occupancy.free_cpus(machine);
-        Self { machine, occupancy, policy, free, reusable: occupancy.reusable(pod) }
+        let (free, reusable) = (occupancy.free_cpus(machine), occupancy.reusable(pod));
+        let cpus = free.union(&reusable.cpus);
+        Self { machine, occupancy, policy, pod, free, cpus, reusable }
     }
 
     /// The hints of every resource that has a preference.
@@ -46,32 +51,20 @@ impl<'a> Offer<'a> {
         self.machine.nodes().len()
     }
 
-    /// CPUs the pod can have: free ones and its init containers'.
-    pub(super) fn cpus(&self) -> CpuSet {
-        self.free.union(&self.reusable.cpus)
-    }
-
     fn cpu_hints(&self, need: usize) -> Hints {
         let machine = self.machine;
         let universe: Mask = machine.cpu_nodes.iter().copied().collect();
         let (mut now, mut ever) =
             (Demand::new(self.nodes(), need as u64), Demand::new(self.nodes(), need as u64));
-        let free = machine.layout.nodes.counts(&machine.layout.flags(&self.cpus()));
-        for (at, members) in machine.layout.nodes.members.iter().enumerate() {
-            now.weights[machine.cpu_nodes[at]] = free[at] as u64;
-            ever.weights[machine.cpu_nodes[at]] = members.len() as u64;
+        for node in universe.iter() {
+            now.weights[node] = machine.count_on(node, &self.cpus) as u64;
+            ever.weights[node] = machine.count_on(node, machine.placeable()) as u64;
         }
         let minimal = fewest(universe, std::slice::from_ref(&ever));
         let mut demands = vec![now];
-        let own = machine.layout.nodes.counts(&machine.layout.flags(&self.reusable.cpus));
-        let own = own.iter().enumerate().filter(|(_, count)| **count > 0);
-        demands.extend(own.map(|(at, _)| Demand::hit(self.nodes(), Mask::single(machine.cpu_nodes[at]))));
-        let by_socket = self.policy.cpu.has(CpuOption::AlignBySocket);
-        let per_socket = machine.cpu_nodes.len() / machine.layout.sockets.members.len().max(1);
-        let preference = match by_socket && per_socket > 0 {
-            true => Preference::Sockets { fewest: minimal, sockets: minimal.div_ceil(per_socket) },
-            false => Preference::Fewest(minimal),
-        };
+        let own = universe.iter().filter(|node| machine.count_on(*node, &self.reusable.cpus) > 0);
+        demands.extend(own.map(|node| Demand::hit(self.nodes(), Mask::single(node))));
+        let preference = self.cpu_preference(minimal);
         Hints { universe, demands, shape: None, preference }
     }
 
@@ -109,9 +102,13 @@ impl<'a> Offer<'a> {
     ) -> Vec<(&'t DeviceId, Mask)> {
         let own = self.reusable.devices.get(resource);
         let named: BTreeSet<&DeviceId> = need.named().collect();
+        let (machine, occupancy) = (self.machine, self.occupancy);
+        let left = |id: &DeviceId| own.is_some_and(|own| own.contains(id));
         let free = |id: &DeviceId| {
-            let held = self.occupancy.holder(resource, id).is_some();
-            (!held || own.is_some_and(|own| own.contains(id))) && !named.contains(id)
+            occupancy.rivals(machine, resource, id).all(|(_, _, held)| left(held))
+                && !occupancy.is_in_use(machine, resource, id)
+                && !machine.is_split(id)
+                && !named.iter().any(|named| machine.overlap(named, id))
         };
         let all = table.devices.iter().zip(&table.masks).map(|(device, mask)| (&device.id, *mask));
         all.filter(|(id, _)| free(id)).collect()
@@ -125,7 +122,7 @@ impl<'a> Offer<'a> {
     /// `None`: no preference, because nothing is known of where these devices are.
     fn device_hints(&self, resource: &ResourceName, need: &DeviceNeed) -> Option<Hints> {
         let table = self.machine.devices.get(resource)?;
-        let place = |id: &DeviceId| table.mask(id).filter(|mask| !mask.is_empty());
+        let place = |id: &DeviceId| self.machine.place(resource, id).filter(|mask| !mask.is_empty());
         let named: Vec<Mask> = need.named().filter_map(place).collect();
         if table.masks.iter().all(|mask| mask.is_empty()) || (need.count == 0 && named.is_empty()) {
             return None;
@@ -141,12 +138,32 @@ impl<'a> Offer<'a> {
         let hits = hits.into_iter().map(|mask| Demand::hit(self.nodes(), mask));
         // Only nodes that have such a device come into its hints.
         let universe = table.masks.iter().fold(Mask::EMPTY, |all, mask| all | *mask);
+        let universe = self.linked_nodes(&free, need, universe);
         Some(Hints {
             universe,
             demands: std::iter::once(now).chain(hits).collect(),
             shape: None,
             preference: Preference::Fewest(fewest(universe, &[ever])),
         })
+    }
+}
+
+impl Offer<'_> {
+    /// The nodes that have enough free devices which are all connected, where that is asked for and such there
+    /// are; else all of them, and what is taken there is refused with its reason.
+    fn linked_nodes(&self, free: &[(&DeviceId, Mask)], need: &DeviceNeed, universe: Mask) -> Mask {
+        let count = need.linked.min(need.count);
+        if count < 2 {
+            return universe;
+        }
+        let enough = |node: &Mask| {
+            let here = free.iter().filter(|(_, mask)| mask.meets(*node));
+            let here: Vec<Candidate> = here.map(|(id, _)| Candidate { id, rank: 0 }).collect();
+            self.machine.links.best(&here, &[], count, true).is_some()
+        };
+        let nodes =
+            universe.iter().map(Mask::single).filter(enough).fold(Mask::EMPTY, |all, node| all | node);
+        if nodes.is_empty() { universe } else { nodes }
     }
 }
 
@@ -166,8 +183,8 @@ fn reusable(blocks: &[Block], kinds: &[usize]) -> Vec<(Mask, Vec<u64>)> {
 
 impl DeviceTable {
     /// Where a device is close to, empty for unknown; `None` for a device there is not.
-    pub(super) fn mask(&self, id: &DeviceId) -> Option<Mask> {
-        let at = self.devices.iter().position(|device| device.id == *id)?;
+    pub(super) fn mask(&self, id: &str) -> Option<Mask> {
+        let at = self.devices.iter().position(|device| device.id.as_str() == id)?;
         self.masks.get(at).copied()
     }
 }

@@ -8,8 +8,9 @@ use crate::model::{ContainerKey, ContainerName, DeviceId, MemoryKind, NodeSet, R
 /// A failure and where it happened.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
-    /// What was taken then, earlier containers of the pod included.
-    pub(super) occupancy: Occupancy,
+    /// What was taken then, where that is not what the decision began with: earlier containers of the pod
+    /// are, and what the container itself held is not.
+    pub(super) occupancy: Option<Occupancy>,
     /// The container, unless it was the pod as a whole.
     pub(super) container: Option<ContainerName>,
     /// What was to be seated, as far as the machine can express it.
@@ -21,14 +22,19 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) fn new(
-        occupancy: &Occupancy,
         container: Option<&ContainerName>,
         need: Option<&Need>,
         seat: Option<Merged>,
         failure: Failure,
     ) -> Box<Self> {
-        let (occupancy, container, need) = (occupancy.clone(), container.cloned(), need.cloned());
-        Box::new(Self { occupancy, container, need, seat, failure })
+        let (container, need) = (container.cloned(), need.cloned());
+        Box::new(Self { occupancy: None, container, need, seat, failure })
+    }
+
+    /// With what was taken then, unless that is known already.
+    pub(super) fn with(mut self: Box<Self>, occupancy: &Occupancy) -> Box<Self> {
+        self.occupancy.get_or_insert_with(|| occupancy.clone());
+        self
     }
 }
 
@@ -43,6 +49,10 @@ pub(super) enum Failure {
     Devices { resource: ResourceName, needed: usize, available: usize },
     /// A device that was given is held by another container.
     DeviceHeld { resource: ResourceName, id: DeviceId, holder: ContainerKey },
+    /// No NVLink between two GPUs that were given.
+    NotConnected { one: DeviceId, other: DeviceId },
+    /// Not as many free GPUs as needed are all connected by NVLink.
+    NoneConnected { resource: ResourceName, needed: usize },
     /// A device that was given is not on the pod's nodes.
     DeviceElsewhere { resource: ResourceName, id: DeviceId, place: NodeSet, nodes: NodeSet },
     /// Too few CPUs.

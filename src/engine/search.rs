@@ -19,7 +19,14 @@ impl Budget {
         Self(if nodes <= EXACT { usize::MAX } else { 4096 })
     }
 
+    /// Whether nothing is left.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+
     fn spend(&mut self) -> bool {
+        #[cfg(test)]
+        super::work::step();
         let left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
         left
@@ -73,6 +80,73 @@ impl Demand {
     }
 }
 
+/// Several demands as one: what each node has of each, in millionths of what is needed of it, rounded up and at
+/// most the whole. A set that meets the demands has that many millionths together, so it tells early where nodes
+/// with much of one have little of another.
+pub(super) fn together(demands: &[&Demand]) -> Option<Demand> {
+    const WHOLE: u64 = 1_000_000;
+    let nodes = demands.first()?.weights.len();
+    let demands: Vec<_> = demands.iter().filter(|demand| demand.need > 0).collect();
+    let part = |demand: &Demand, node: usize| {
+        let gain = u128::from(demand.gain(Mask::EMPTY, node)) * u128::from(WHOLE);
+        u64::try_from(gain.div_ceil(u128::from(demand.need))).map_or(WHOLE, |part| part.min(WHOLE))
+    };
+    let weight = |node| demands.iter().map(|demand| part(demand, node)).sum();
+    let weights = (0..nodes).map(weight).collect();
+    (demands.len() > 1).then(|| Demand { weights, shared: Vec::new(), need: WHOLE * demands.len() as u64 })
+}
+
+/// The fewest nodes that could meet the demand, if what several hold together were each one's own: no set of
+/// fewer does. More than there are where none does.
+pub(super) fn at_least(universe: Mask, demand: &Demand) -> usize {
+    let mut gains: Vec<u64> = universe.iter().map(|node| demand.gain(Mask::EMPTY, node)).collect();
+    gains.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0u64;
+    let enough = |gain: &u64| {
+        sum = sum.saturating_add(*gain);
+        sum >= demand.need
+    };
+    gains.iter().position(enough).map_or(usize::MAX, |at| at + 1)
+}
+
+/// The fewest nodes of `universe` that meet the demands; all of them where none do.
+pub(super) fn fewest(universe: Mask, demands: &[Demand]) -> usize {
+    let all = universe.count();
+    let mut demands: Vec<&Demand> = demands.iter().collect();
+    let together = together(&demands);
+    demands.extend(&together);
+    let least = demands.iter().map(|demand| at_least(universe, demand)).max().unwrap_or(1);
+    if let [demand] = demands[..]
+        && demand.shared.is_empty()
+    {
+        return least.min(all);
+    }
+    let most = found(universe, &demands).unwrap_or(all);
+    let mut budget = Budget::new(all);
+    let meets = |size: &usize| {
+        let mut found = false;
+        each_of_size(universe, *size, &demands, &mut budget, &mut |_| {
+            found = true;
+            false
+        });
+        found
+    };
+    (least..most).find(meets).unwrap_or(most)
+}
+
+/// How many nodes meet the demands when those with the most are taken first; the last demand says of what.
+fn found(universe: Mask, demands: &[&Demand]) -> Option<usize> {
+    let best = demands.last()?;
+    let mut nodes: Vec<usize> = universe.iter().collect();
+    nodes.sort_by_key(|node| std::cmp::Reverse(best.gain(Mask::EMPTY, *node)));
+    let mut taken = Mask::EMPTY;
+    let enough = |node: &usize| {
+        taken = taken | Mask::single(*node);
+        demands.iter().all(|demand| demand.held(taken) >= demand.need)
+    };
+    nodes.iter().position(enough).map(|at| at + 1)
+}
+
 /// Calls `visit` with every set of `size` nodes out of `universe` that meets all demands, in the order
 /// of the masks as integers, until it says stop or the budget is spent.
 pub(super) fn each_of_size(
@@ -82,7 +156,7 @@ pub(super) fn each_of_size(
     budget: &mut Budget,
     visit: &mut dyn FnMut(Mask) -> bool,
 ) {
-    if size == 0 || universe.count() < size {
+    if size == 0 || universe.count() < size || budget.is_spent() {
         return;
     }
     let nodes: Vec<usize> = universe.iter().collect();

@@ -4,7 +4,7 @@ use crate::engine::{Machine, Occupancy, Seat, shared_pool};
 use crate::model::{
     ContainerId, ContainerKey, ContainerKind, CpuOptions, CpuSet, DeviceId, Placement, PodUid, ResourceName,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Where in its life a holding is.
@@ -267,14 +267,74 @@ impl Ledger {
             let cpus = held.placement.cpus.intersection(&placement.cpus);
             (!cpus.is_empty()).then(|| Conflict::Cpus { cpus, holder: holder.clone() })
         });
-        cpus.or_else(|| others().find_map(|(holder, held)| device_conflict(holder, held, placement)))
+        cpus.or_else(|| {
+            self.device_conflict(key, placement, &|other| {
+                self.get(other).is_some_and(|held| shares(other, held))
+            })
+        })
     }
-}
 
-fn device_conflict(holder: &ContainerKey, held: &Holding, placement: &Placement) -> Option<Conflict> {
-    placement.devices.iter().find_map(|(resource, ids)| {
-        let theirs = held.placement.devices.get(resource)?;
-        let id = ids.intersection(theirs).next()?;
-        Some(Conflict::Device { resource: resource.clone(), id: id.clone(), holder: holder.clone() })
-    })
+    fn device_conflict(
+        &self,
+        key: &ContainerKey,
+        placement: &Placement,
+        shares: &dyn Fn(&ContainerKey) -> bool,
+    ) -> Option<Conflict> {
+        let devices =
+            placement.devices.iter().flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)));
+        devices.into_iter().find_map(|(resource, id)| {
+            // Within a pod the kubelet may give a device again: an init container's to one that follows it.
+            let again =
+                |other: &ContainerKey, theirs: &ResourceName| other.pod == key.pod && theirs == resource;
+            let mut rivals = self.occupancy.rivals(&self.machine, resource, id);
+            let (holder, ..) = rivals.find(|(other, theirs, _)| !shares(other) && !again(other, theirs))?;
+            Some(Conflict::Device { resource: resource.clone(), id: id.clone(), holder: holder.clone() })
+        })
+    }
+
+    /// Devices, and parts of them, that were given to `pod` are no longer held by others whose containers have all
+    /// stopped.
+    pub fn yield_devices(
+        &mut self,
+        pod: &PodUid,
+        resource: &ResourceName,
+        ids: &BTreeSet<DeviceId>,
+        is_stopped: &dyn Fn(&PodUid) -> bool,
+    ) {
+        let lent = |entry: &Entry| entry.now.state == HoldingState::Lent;
+        let given = |id: &DeviceId| ids.iter().any(|given| self.machine.overlap(given, id));
+        let held = |entry: &Entry| {
+            entry.now.placement.devices.get(resource).is_some_and(|own| own.iter().any(given))
+        };
+        let stopped = |pod: &PodUid| {
+            self.entries.iter().filter(|(key, _)| key.pod == *pod).all(|(_, entry)| lent(entry))
+        };
+        let losers: Vec<ContainerKey> = self
+            .entries
+            .iter()
+            .filter(|(key, entry)| {
+                key.pod != *pod && held(entry) && stopped(&key.pod) && is_stopped(&key.pod)
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in &losers {
+            let Some(mut entry) = self.entries.remove(key) else { continue };
+            let own = entry.now.placement.devices.entry(resource.clone()).or_default();
+            own.retain(|id| !ids.iter().any(|given| self.machine.overlap(given, id)));
+            entry.now.placement.devices.retain(|_, own| !own.is_empty());
+            self.occupancy.reserve(&self.machine, key.clone(), entry.now.kind, &entry.now.placement);
+            self.entries.insert(key.clone(), entry);
+            self.generation += 1;
+        }
+    }
+
+    /// Everything that is held, on a machine whose devices have changed.
+    pub fn move_to(&mut self, machine: Arc<Machine>) {
+        self.occupancy = Occupancy::new(&machine);
+        for (key, entry) in &self.entries {
+            self.occupancy.reserve(&machine, key.clone(), entry.now.kind, &entry.now.placement);
+        }
+        self.machine = machine;
+        self.generation += 1;
+    }
 }

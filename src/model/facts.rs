@@ -124,4 +124,6 @@ pub struct Resources {
     pub memory_limit: Option<i64>,
     /// Hugepage limits: page size as the runtime writes it (`2MB`), bytes.
     pub hugepage_limits: Vec<(String, u64)>,
+    /// The device rules allow every device: a privileged container.
+    pub every_device: bool,
 }

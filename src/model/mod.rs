@@ -4,6 +4,7 @@
 mod allotment;
 mod amount;
 mod facts;
+mod gpu_name;
 mod id;
 mod list;
 mod placement;
@@ -18,6 +19,7 @@ mod topology;
 pub use allotment::{Allotment, AllotmentSource, PodAllotment};
 pub use amount::{AmountError, Bytes, HugepageSize};
 pub use facts::{ContainerFacts, ContainerState, DeviceNode, HugepageHints, MountFacts, PodFacts, Resources};
+pub use gpu_name::NamedGpu;
 pub use id::{
     ContainerId, ContainerKey, ContainerName, CpuId, DeviceId, NodeId, PackageId, PciAddress,
     PciAddressError, PodUid, ResourceName,

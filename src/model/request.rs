@@ -59,6 +59,10 @@ pub struct ContainerRequest {
     pub devices: BTreeMap<ResourceName, DeviceRequest>,
     /// The container asked not to get exclusive CPUs (`exclusive.maitred.io: "false"`).
     pub opt_out: bool,
+    /// Its GPUs must all be connected with each other by NVLink (`gpu-link.maitred.io: nvlink`).
+    pub linked: bool,
+    /// GPUs it would rather have than others that do as well.
+    pub prefers: BTreeSet<DeviceId>,
 }
 
 impl ContainerRequest {
@@ -74,6 +78,8 @@ impl ContainerRequest {
             hugepages: BTreeMap::new(),
             devices: BTreeMap::new(),
             opt_out: false,
+            linked: false,
+            prefers: BTreeSet::new(),
         }
     }
 

@@ -155,6 +155,12 @@ impl<I: Id> IdSet<I> {
         self.zip(other, |a, b| a & !b)
     }
 
+    /// How many members are in both.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> usize {
+        self.words.iter().zip(&other.words).map(|(a, b)| (a & b).count_ones() as usize).sum()
+    }
+
     /// Whether every member is in `other`.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
@@ -261,6 +267,7 @@ mod tests {
             prop_assert_eq!(set(&a).is_subset(&set(&b)), a.is_subset(&b));
             prop_assert_eq!(set(&a).is_disjoint(&set(&b)), a.is_disjoint(&b));
             prop_assert_eq!(set(&a).len(), a.len());
+            prop_assert_eq!(set(&a).common(&set(&b)), a.intersection(&b).count());
             prop_assert_eq!(set(&a).last().map(Id::number), a.last().copied());
             prop_assert_eq!(set(&a).to_string().parse::<CpuSet>().unwrap(), set(&a));
         }

@@ -20,11 +20,23 @@ pub struct Topology {
     pub llcs: Vec<Llc>,
     /// GPUs, by index.
     pub gpus: Vec<Gpu>,
+    /// UUIDs of MIG devices by the N of the `/dev/nvidia-caps/nvidia-capN` that opens their compute instance. Not
+    /// part of the snapshot format.
+    pub mig_nodes: BTreeMap<u32, String>,
     /// RDMA NICs, by name.
     pub nics: Vec<Nic>,
     /// Every PCI function, GPUs and NICs too, by address: where a device node or a `PCIDEVICE_*`
     /// variable leads to. Not part of the snapshot format.
     pub pci: Vec<PciDevice>,
+    /// CPUs the machine can have, those that are offline or not plugged in too; `None` where nobody tells.
+    /// Not part of the snapshot format.
+    pub possible: Option<CpuSet>,
+    /// The CPUs that the cgroup of all pods has; `None` where there is none yet, or no cpuset. Not part of
+    /// the snapshot format.
+    pub pods_cpus: Option<CpuSet>,
+    /// What each fully qualified CDI name puts into a container: paths of device nodes, as the specs below
+    /// `/etc/cdi` and `/var/run/cdi` list them. Not part of the snapshot format.
+    pub cdi: BTreeMap<String, Vec<String>>,
 }
 
 /// A socket.
@@ -185,7 +197,35 @@ pub struct PciDevice {
     pub path: Vec<String>,
 }
 
+impl PciDevice {
+    /// How far it is from another one; `None` where that is not known.
+    ///
+    /// By what both hang below: a common bridge with no more than its own ports on the way is one switch, a common
+    /// root port several, a common host bridge no more than that. Else their nodes tell.
+    #[must_use]
+    pub fn distance(&self, other: &Self) -> Option<PciDistance> {
+        let (own, theirs) = (&self.path, &other.path);
+        let common = own.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+        match common {
+            0 => {
+                let (own, theirs) = (self.numa_node?, other.numa_node?);
+                Some(if own == theirs { PciDistance::Node } else { PciDistance::Sys })
+            }
+            1 => Some(PciDistance::Phb),
+            // A switch is a bridge up and one down to each device.
+            _ if own.len() <= common + 1 && theirs.len() <= common + 1 => Some(PciDistance::Pix),
+            _ => Some(PciDistance::Pxb),
+        }
+    }
+}
+
 impl Topology {
+    /// The PCI function at that address.
+    #[must_use]
+    pub fn function(&self, pci: PciAddress) -> Option<&PciDevice> {
+        self.pci.iter().find(|function| function.pci == pci)
+    }
+
     /// The node of that number.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&NumaNode> {
@@ -203,5 +243,43 @@ impl Topology {
     pub fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
         let hit = self.numa_nodes.iter().filter(|node| !node.cpus.is_disjoint(cpus));
         hit.map(|node| node.id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(path: &[&str], node: Option<u32>) -> PciDevice {
+        PciDevice {
+            pci: "0000:01:00.0".parse().unwrap(),
+            class: 0,
+            vendor: None,
+            device: None,
+            numa_node: node.map(NodeId),
+            path: path.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn what_both_hang_below_tells_how_far_they_are() {
+        let gpu = below(&["pci0000:20", "20:01.0", "21:00.0", "22:00.0"], Some(0));
+        for (path, node, distance) in [
+            (&["pci0000:20", "20:01.0", "21:00.0", "22:01.0"][..], 0, Some(PciDistance::Pix)),
+            (&["pci0000:20", "20:01.0", "21:00.0", "22:00.0"], 0, Some(PciDistance::Pix)),
+            (
+                &["pci0000:20", "20:01.0", "21:00.0", "22:01.0", "30:00.0", "31:00.0"],
+                0,
+                Some(PciDistance::Pxb),
+            ),
+            (&["pci0000:20", "20:02.0"], 0, Some(PciDistance::Phb)),
+            (&["pci0000:40", "40:01.0"], 0, Some(PciDistance::Node)),
+            (&["pci0000:60", "60:01.0"], 1, Some(PciDistance::Sys)),
+        ] {
+            assert_eq!(gpu.distance(&below(path, Some(node))), distance, "{path:?}");
+        }
+        assert_eq!(gpu.distance(&below(&["pci0000:40"], None)), None, "an unknown node is none");
+        let unread = below(&[], Some(0));
+        assert_eq!(unread.distance(&unread), Some(PciDistance::Node));
     }
 }

@@ -5,6 +5,7 @@ use crate::model::{
     ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts,
     PodFacts, PodUid, PolicyCalls, Resources, SeccompRule,
 };
+use protobuf::MessageField;
 
 pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {
     let linux = pod.linux.into_option().unwrap_or_default();
@@ -46,6 +47,7 @@ pub(super) fn resources(resources: proto::LinuxResources) -> Resources {
     let cpu = resources.cpu.into_option().unwrap_or_default();
     let memory = resources.memory.into_option().unwrap_or_default();
     Resources {
+        every_device: resources.devices.iter().any(allows_everything),
         shares: cpu.shares.as_ref().map(|shares| shares.value),
         quota: cpu.quota.as_ref().map(|quota| quota.value),
         period: cpu.period.as_ref().map(|period| period.value),
@@ -78,6 +80,13 @@ fn policy_calls(
     }
 }
 
+/// The one device rule of a privileged container.
+fn allows_everything(rule: &proto::LinuxDeviceCgroup) -> bool {
+    let any = |number: &MessageField<proto::OptionalInt64>| number.as_ref().is_none_or(|it| it.value < 0);
+    let any_kind = matches!(rule.type_.as_str(), "" | "a");
+    rule.allow && any_kind && any(&rule.major) && any(&rule.minor) && rule.access.contains('w')
+}
+
 fn state(state: proto::ContainerState) -> ContainerState {
     match state {
         proto::ContainerState::CONTAINER_UNKNOWN => ContainerState::Unknown,
@@ -99,7 +108,7 @@ fn device(device: proto::LinuxDevice) -> DeviceNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protobuf::{EnumOrUnknown, Message, MessageField};
+    use protobuf::{EnumOrUnknown, Message};
 
     #[test]
     fn absent_is_not_zero() {
@@ -122,6 +131,21 @@ mod tests {
 
         assert_eq!((facts.shares, facts.quota, facts.period), (Some(0), Some(-1), None));
         assert_eq!((facts.cpus.as_str(), facts.memory_limit), ("0-3", None));
+    }
+
+    #[test]
+    fn a_privileged_container_is_one_that_may_use_every_device() {
+        let rule = |allow, major: Option<i64>| proto::LinuxDeviceCgroup {
+            allow,
+            major: major.map(|value| proto::OptionalInt64 { value, ..Default::default() }).into(),
+            access: "rwm".into(),
+            ..Default::default()
+        };
+        let may = |rules: Vec<proto::LinuxDeviceCgroup>| {
+            resources(proto::LinuxResources { devices: rules, ..Default::default() }).every_device
+        };
+        assert!(may(vec![rule(true, None)]));
+        assert!(!may(vec![rule(false, None), rule(true, Some(195))]));
     }
 
     /// What newer hosts say and we do not read must not disturb: a state and a field of the future.

@@ -1,8 +1,10 @@
 //! The production handler: the reducer's state, the off switch, the cgroups and the log around it.
 
 use super::Host;
+use super::allotted::{Allotments, Allotted};
 use super::chores::Chores;
 use super::decider::{Fallback, Handler, Poster, Rest};
+use super::devices::{Devices, Refresher};
 use super::hints::{Hints, Remembered};
 use super::pages;
 use super::proofs::{Due, Proofs};
@@ -10,7 +12,9 @@ use super::verdicts::VerdictLog;
 use crate::decision::{
     self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State,
 };
-use crate::model::{ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement};
+use crate::model::{
+    ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement, PodAllotment, PodUid,
+};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,12 +74,27 @@ pub struct Setup {
 type Prepare = Box<dyn FnMut(&Host) -> Result<Setup, BoxError> + Send>;
 type Switch = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// What is read and written around decisions.
+pub struct Around {
+    /// Containers' cgroups.
+    pub cgroups: Arc<dyn Cgroups>,
+    /// What outlives the daemon.
+    pub hints: Arc<dyn Hints>,
+    /// The kubelet's exact requests.
+    pub allotments: Arc<dyn Allotments>,
+    /// Devices that come and go.
+    pub devices: Arc<dyn Devices>,
+}
+
 /// Seats containers: [`decision::step`] with its surroundings.
 pub struct Seating {
     prepare: Prepare,
     cgroups: Arc<dyn Cgroups>,
     hints: Arc<dyn Hints>,
     remembered: Remembered,
+    allotments: Arc<dyn Allotments>,
+    allotted: Allotted,
+    devices: Refresher,
     off: Switch,
     current: Option<Current>,
     spare: Arc<Spare>,
@@ -100,17 +119,20 @@ impl Seating {
     /// better done before. `off` is asked at every event.
     pub fn new(
         prepare: impl FnMut(&Host) -> Result<Setup, BoxError> + Send + 'static,
-        cgroups: Arc<dyn Cgroups>,
-        hints: Arc<dyn Hints>,
+        around: Around,
         off: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         let off: Switch = Arc::new(off);
-        let spare = Spare { settings: Mutex::default(), log: Mutex::default(), off: Arc::clone(&off) };
+        let (settings, log, allotted) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let spare = Spare { settings, allotted, log, off: Arc::clone(&off) };
         Self {
             prepare: Box::new(prepare),
-            cgroups,
-            hints,
+            cgroups: around.cgroups,
+            hints: around.hints,
             remembered: Remembered::default(),
+            allotments: around.allotments,
+            allotted: Allotted::default(),
+            devices: Refresher::new(around.devices),
             off,
             current: None,
             spare: Arc::new(spare),
@@ -147,6 +169,7 @@ impl Handler for Seating {
             Ok(proofs) => self.proofs = Some(proofs),
             Err(error) => tracing::error!(%error, "containers will not be held against their placement"),
         }
+        self.devices.attach(poster.clone());
         match Chores::start(Arc::clone(&self.cgroups), Arc::clone(&self.hints), poster) {
             Ok(chores) => self.chores = Some(chores),
             Err(error) => tracing::error!(%error, "cgroups will not be checked after starts"),
@@ -181,7 +204,12 @@ impl Handler for Seating {
             *hints = self.hints.load();
             self.remembered = Remembered::of(hints);
         }
+        self.spare.remember(&event);
         let Some(current) = &mut self.current else { return Outcome::default() };
+        for news in self.allotted.before(&event, &*self.allotments) {
+            self.spare.remember(&news);
+            decision::step(&mut current.state, news, &current.enforced);
+        }
         if let Some(pages) = pages::read(&*self.cgroups, &mut event, &current.state) {
             decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
         }
@@ -204,6 +232,7 @@ impl Handler for Seating {
         if let Some(proofs) = &self.proofs {
             started.into_iter().for_each(|due| proofs.later(due));
         }
+        self.devices.look();
         let Some(chores) = &self.chores else { return };
         if !rest.writes.is_empty() {
             chores.write(rest.writes);
@@ -233,8 +262,22 @@ impl Handler for Seating {
 /// Answers when the state cannot be reached: from the settings alone.
 struct Spare {
     settings: Mutex<Option<Settings>>,
+    /// What the kubelet allotted to pods that have not ended.
+    allotted: Mutex<BTreeMap<PodUid, PodAllotment>>,
     log: Mutex<VerdictLog>,
     off: Switch,
+}
+
+impl Spare {
+    fn remember(&self, event: &Event) {
+        match event {
+            Event::Allotted(pod, allotment) => {
+                lock(&self.allotted).insert(pod.clone(), allotment.clone());
+            }
+            Event::StopPod(pod) | Event::RemovePod(pod) => drop(lock(&self.allotted).remove(&pod.uid)),
+            _ => {}
+        }
+    }
 }
 
 impl Fallback for Spare {
@@ -244,7 +287,11 @@ impl Fallback for Spare {
         if (self.off)() {
             settings.mode = Mode::Off;
         }
-        let Outcome { reply, verdicts, .. } = decision::failure(event, &settings, why);
+        let allotted = match event {
+            Event::Create(pod, _) => lock(&self.allotted).get(&pod.uid).cloned(),
+            _ => None,
+        };
+        let Outcome { reply, verdicts, .. } = decision::failure(event, allotted.as_ref(), &settings, why);
         let now = Instant::now();
         verdicts.iter().for_each(|verdict| lock(&self.log).log(verdict, None, now));
         reply

@@ -4,11 +4,13 @@
 //! call's message into facts and an event, `decider` has the event decided in time, and `answer` makes a
 //! message of the outcome. `session` is one registration, `daemon` one after the other.
 
+mod allotted;
 mod answer;
 mod chores;
 mod connect;
 mod daemon;
 mod decider;
+mod devices;
 mod facts;
 mod fault;
 mod handler;
@@ -24,12 +26,14 @@ mod session;
 mod verdicts;
 mod version;
 
+pub use allotted::Allotments;
 pub use daemon::{
     DEFAULT_INDEX, DEFAULT_NAME, DEFAULT_SOCKET, NriError, Options, Transport, plugin_index, plugin_name,
     run, serve,
 };
 pub use decider::{Fallback, Handler, Poster, Rest};
-pub use handler::{BoxError, Cgroups, Seating, Setup};
+pub use devices::Devices;
+pub use handler::{Around, BoxError, Cgroups, Seating, Setup};
 pub use hints::Hints;
 pub use session::SessionError;
 pub use version::{Host, Version};

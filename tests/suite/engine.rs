@@ -1,290 +1,218 @@
-//! Properties of the engine over random machines and random comings and goings. `PROPTEST_CASES=N`
-//! runs more of them.
+//! Properties of the engine over random machines and random comings and goings.
 
-mod oracle;
+mod books;
+mod extremes;
+mod largest;
+mod naive;
+mod plan;
+mod verdict;
 
-use maitred::engine::{Device, Machine, Occupancy, Reserve, admit_pod};
+use crate::steps::run;
+use books::{Booked, Node};
+use maitred::engine::{Machine, Occupancy, admit_container, admit_pod, choose_seat};
 use maitred::model::*;
+use naive::{Aligned, Naive};
+use plan::{Plan, Step};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use verdict::Verdict;
 
-const GIB: u64 = 1 << 30;
-const GPU: &str = "gpu";
+/// A second's worth; as many as wanted in a long run.
+const CASES: RangeInclusive<u32> = 200..=u32::MAX;
 
-/// A small machine, in numbers.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    nodes: usize,
-    sockets: usize,
-    cores: usize,
-    threads: usize,
-    memory: Vec<u64>,
-    pages: Vec<u64>,
-    /// The nodes of each GPU; none is unknown.
-    gpus: Vec<Vec<usize>>,
+type Case = (Plan, Policy, Vec<Step>);
+
+fn cases() -> impl Strategy<Value = Case> {
+    (plan::plan(), plan::policy(), plan::steps())
 }
 
-/// What a container asks for, in numbers.
-#[derive(Debug, Clone)]
-pub struct Ask {
-    cpu_milli: u64,
-    memory: u64,
-    pages: u64,
-    gpus: u32,
-}
-
-#[derive(Debug, Clone)]
-enum Step {
-    Admit(Option<Ask>, Vec<Ask>),
-    Remove(usize),
-}
-
-fn plan() -> impl Strategy<Value = Plan> {
-    (1usize..=4).prop_flat_map(|nodes| {
-        let gpu = prop_oneof![
-            4 => (0..nodes).prop_map(|node| vec![node]),
-            1 => (0..nodes, 0..nodes).prop_map(|(a, b)| vec![a, b]),
-            1 => Just(vec![]),
-        ];
-        let amounts = |most: u64| proptest::collection::vec(0..=most, nodes);
-        (
-            Just(nodes),
-            1..=nodes,
-            1usize..=4,
-            1usize..=2,
-            amounts(8),
-            amounts(2),
-            proptest::collection::vec(gpu, 0..6),
-        )
-            .prop_map(|(nodes, sockets, cores, threads, memory, pages, gpus)| Plan {
-                nodes,
-                sockets,
-                cores,
-                threads,
-                memory,
-                pages,
-                gpus,
-            })
-    })
-}
-
-fn ask() -> impl Strategy<Value = Ask> {
-    let cpu = prop_oneof![3 => (0u64..=10).prop_map(|n| n * 1000), 1 => Just(1500u64)];
-    (cpu, 0u64..=8, prop_oneof![3 => Just(0u64), 1 => 1u64..=2], prop_oneof![2 => Just(0u32), 2 => 1u32..=3])
-        .prop_map(|(cpu_milli, memory, pages, gpus)| Ask { cpu_milli, memory, pages, gpus })
-}
-
-fn policy() -> impl Strategy<Value = Policy> {
-    let topology =
-        proptest::sample::select(TopologyPolicy::ALL.iter().map(|(_, it)| *it).collect::<Vec<_>>());
-    let option = proptest::sample::subsequence(
-        vec![CpuOption::FullPcpusOnly, CpuOption::StrictReservation, CpuOption::DistributeAcrossNuma],
-        0..=2,
-    );
-    let memory = prop_oneof![Just(MemoryManager::None), Just(MemoryManager::Static)];
-    (topology, any::<bool>(), option, any::<bool>(), memory).prop_map(
-        |(topology, pod, cpu, closest, memory)| Policy {
-            topology,
-            scope: if pod { Scope::Pod } else { Scope::Container },
-            cpu: CpuOptions(cpu.into_iter().collect()),
-            prefer_closest: closest,
-            memory,
-            unknown_locality: UnknownLocality::Ignore,
-        },
-    )
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let admit = (proptest::option::weighted(0.3, ask()), proptest::collection::vec(ask(), 1..=2));
-    let step = prop_oneof![
-        3 => admit.prop_map(|(init, apps)| Step::Admit(init, apps)),
-        1 => (0usize..8).prop_map(Step::Remove),
-    ];
-    proptest::collection::vec(step, 1..12)
-}
-
-impl Plan {
-    fn topology(&self) -> Topology {
-        let mut topology = Topology::default();
-        let per_node = self.cores * self.threads;
-        for node in 0..self.nodes {
-            let cpus = |from: usize, count: usize| {
-                (from..from + count).map(|cpu| CpuId(cpu as u32)).collect::<CpuSet>()
-            };
-            let own = cpus(node * per_node, per_node);
-            let package = PackageId((node * self.sockets / self.nodes) as u32);
-            for core in 0..self.cores {
-                let cpus = cpus(node * per_node + core * self.threads, self.threads);
-                topology.cores.push(Core { package, cpus });
-            }
-            match topology.packages.last_mut().filter(|last| last.id == package) {
-                Some(last) => last.cpus.extend(own.iter()),
-                None => topology.packages.push(Package { id: package, cpus: own.clone() }),
-            }
-            topology.cpus.extend(own.iter());
-            let pool = HugepagePool { total: self.pages[node], free: self.pages[node] };
-            let far = |to: usize| if to == node { 10 } else { 10 + 2 * (to.abs_diff(node) as u32) };
-            topology.numa_nodes.push(NumaNode {
-                id: NodeId(node as u32),
-                cpus: own,
-                memory_bytes: (self.memory[node] + self.pages[node]) * GIB,
-                hugepages: [(HugepageSize::GIB1, pool)].into(),
-                distances: (0..self.nodes).map(|to| (NodeId(to as u32), far(to))).collect(),
-            });
-        }
-        topology
-    }
-
-    fn machine(&self) -> Machine {
-        let mut machine = Machine::new(&self.topology(), &Reserve::default()).expect("a machine");
-        let device = |(at, nodes): (usize, &Vec<usize>)| Device {
-            id: DeviceId::new(format!("gpu{at}")),
-            nodes: (!nodes.is_empty()).then(|| nodes.iter().map(|node| NodeId(*node as u32)).collect()),
-        };
-        machine.set_devices(GPU.into(), self.gpus.iter().enumerate().map(device).collect());
-        machine
-    }
-}
-
-impl Ask {
-    fn request(&self, name: &str, kind: ContainerKind) -> ContainerRequest {
-        let pages = [(HugepageSize::GIB1, Bytes(self.pages * GIB))].into_iter();
-        ContainerRequest {
-            cpu_milli: self.cpu_milli,
-            memory: Bytes(self.memory * GIB),
-            hugepages: pages.filter(|(_, bytes)| bytes.0 > 0).collect(),
-            devices: (self.gpus > 0)
-                .then(|| (GPU.into(), DeviceRequest::Count(self.gpus)))
-                .into_iter()
-                .collect(),
-            ..ContainerRequest::nothing(name.into(), kind, Qos::Guaranteed)
-        }
-    }
-}
-
-fn pod(at: usize, init: Option<&Ask>, apps: &[Ask]) -> PodRequest {
-    let init = init.map(|ask| ask.request("init", ContainerKind::Init));
-    let apps = apps.iter().enumerate().map(|(i, ask)| ask.request(&format!("app{i}"), ContainerKind::App));
-    PodRequest {
-        uid: PodUid::new(format!("pod{at}")),
-        namespace: "test".into(),
-        name: format!("pod{at}"),
-        containers: init.into_iter().chain(apps).collect(),
-    }
-}
-
-/// What is booked, kept apart from the engine's own books.
-#[derive(Default)]
-struct Booked(BTreeMap<PodUid, Vec<(ContainerKind, Placement)>>);
-
-impl Booked {
-    /// No CPU and no device twice, nothing reserved or offline; init containers may lend to their pod.
-    fn check_exclusive(&self, machine: &Machine) -> Result<(), TestCaseError> {
-        let mut cpus = CpuSet::new();
-        let mut devices: BTreeSet<&DeviceId> = BTreeSet::new();
-        for containers in self.0.values() {
-            let (mut own_cpus, mut own_devices) = (CpuSet::new(), BTreeSet::new());
-            let mut lasting = CpuSet::new();
-            for (kind, placement) in containers {
-                if *kind != ContainerKind::Init {
-                    prop_assert!(lasting.is_disjoint(&placement.cpus), "{placement:?} within its pod");
-                    lasting = lasting.union(&placement.cpus);
-                }
-                own_cpus = own_cpus.union(&placement.cpus);
-                own_devices.extend(placement.devices.values().flatten());
-            }
-            prop_assert!(cpus.is_disjoint(&own_cpus), "{own_cpus} twice");
-            prop_assert!(devices.is_disjoint(&own_devices), "{own_devices:?} twice");
-            cpus = cpus.union(&own_cpus);
-            devices.extend(own_devices);
-        }
-        prop_assert!(cpus.is_subset(&machine.online().difference(machine.reserved())));
-        Ok(())
-    }
-
-    /// Every promised byte is missing somewhere, and no other.
-    fn check_memory(&self, machine: &Machine, occupancy: &Occupancy) -> Result<(), TestCaseError> {
-        for kind in machine.memory_kinds() {
-            let total: u64 = machine.nodes().iter().map(|n| machine.allocatable(n, kind).0).sum();
-            let free: u64 = machine.nodes().iter().map(|n| occupancy.free_memory(machine, n, kind).0).sum();
-            let promised: u64 = self.0.values().map(|containers| pod_memory(containers, kind)).sum();
-            prop_assert_eq!(total - free, promised, "{}", kind);
-        }
-        Ok(())
-    }
-}
-
-/// What a pod is promised at its peak: by node set, the init container's or the others' sum.
-fn pod_memory(containers: &[(ContainerKind, Placement)], kind: MemoryKind) -> u64 {
-    let mut sums: BTreeMap<NodeSet, (u64, u64)> = BTreeMap::new();
-    for (container, placement) in containers {
-        for block in placement.memory.iter().filter(|block| block.kind == kind) {
-            let (init, others) = sums.entry(block.nodes.clone()).or_default();
-            match container {
-                ContainerKind::Init => *init = (*init).max(block.bytes.0),
-                _ => *others += block.bytes.0,
-            }
-        }
-    }
-    sums.values().map(|(init, others)| init.max(others)).sum()
-}
-
-fn config() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
-}
-
-proptest! {
-    #![proptest_config(config())]
-
-    #[test]
-    fn nothing_is_given_twice_and_nothing_is_lost(plan in plan(), policy in policy(), steps in steps()) {
-        let machine = plan.machine();
-        let mut occupancy = Occupancy::new(&machine);
-        let mut booked = Booked::default();
+#[test]
+fn nothing_is_given_twice_and_nothing_reserved_or_offline() {
+    run("nothing_is_given_twice", CASES, &cases(), |(plan, policy, steps)| {
+        let mut node = Node::new(plan.machine());
         for (at, step) in steps.iter().enumerate() {
-            match step {
-                Step::Remove(which) => {
-                    let Some(uid) = booked.0.keys().nth(*which).cloned() else { continue };
-                    occupancy.release_pod(&machine, &uid);
-                    booked.0.remove(&uid);
-                }
-                Step::Admit(init, apps) => {
-                    let pod = pod(at, init.as_ref(), apps);
-                    let Ok(placements) = admit_pod(&machine, &occupancy, &pod, &policy) else { continue };
-                    prop_assert_eq!(&admit_pod(&machine, &occupancy, &pod, &policy).unwrap(), &placements);
-                    let before = occupancy.clone();
-                    let mut containers = Vec::new();
-                    for (request, (_, placement)) in pod.containers.iter().zip(placements) {
-                        occupancy.reserve(&machine, pod.key(request), request.kind, &placement);
-                        containers.push((request.kind, placement));
-                    }
-                    let mut without = occupancy.clone();
-                    without.release_pod(&machine, &pod.uid);
-                    prop_assert_eq!(without, before);
-                    booked.0.insert(pod.uid.clone(), containers);
-                }
-            }
-            booked.check_exclusive(&machine)?;
-            booked.check_memory(&machine, &occupancy)?;
-            let pool = occupancy.shared_pool(&machine, &policy.cpu);
-            let never = Occupancy::new(&machine).shared_pool(&machine, &policy.cpu).is_empty();
+            node.apply(at, step, &policy);
+            node.booked.check_exclusive(&node.machine)?;
+            node.booked.check_memory(&node.machine, &node.occupancy)?;
+            let pool = node.occupancy.shared_pool(&node.machine, &policy.cpu);
+            let never = Occupancy::new(&node.machine).shared_pool(&node.machine, &policy.cpu).is_empty();
             prop_assert!(never || !pool.is_empty());
         }
-    }
+        Ok(steps.len())
+    });
+}
 
-    #[test]
-    fn aligns_as_trying_every_combination_does(plan in plan(), policy in policy(), steps in steps(), last in ask()) {
-        let machine = plan.machine();
-        let mut state = oracle::State::new(&plan, &machine);
+#[test]
+fn the_same_inputs_have_the_same_outcome() {
+    run("the_same_inputs", CASES, &cases(), |(plan, policy, steps)| {
+        let (mut node, mut twin) = (Node::new(plan.machine()), Node::new(plan.machine()));
         for (at, step) in steps.iter().enumerate() {
-            if let Step::Admit(_, apps) = step {
-                let pod = pod(at, None, apps);
-                if let Ok(placements) = admit_pod(&machine, &state.occupancy, &pod, &policy) {
-                    state.book(&machine, &pod, &placements);
-                }
+            if let Step::Admit(pod) = step {
+                let pod = pod.request(at);
+                let first = admit_pod(&node.machine, &node.occupancy, &pod, &policy);
+                let (machine, occupancy) = (node.machine.clone(), node.occupancy.clone());
+                prop_assert_eq!(&admit_pod(&machine, &occupancy, &pod, &policy), &first);
+                prop_assert_eq!(&admit_pod(&twin.machine, &twin.occupancy, &pod, &policy), &first);
+                prop_assert_eq!(&occupancy, &node.occupancy);
+            }
+            node.apply(at, step, &policy);
+            twin.apply(at, step, &policy);
+            prop_assert_eq!(&node.occupancy, &twin.occupancy);
+        }
+        Ok(steps.len())
+    });
+}
+
+#[test]
+fn what_is_given_back_leaves_no_trace() {
+    run("what_is_given_back", CASES, &(cases(), any::<u64>()), |((plan, policy, steps), order)| {
+        let mut node = Node::new(plan.machine());
+        for (at, step) in steps.iter().enumerate() {
+            let before = node.occupancy.clone();
+            node.apply(at, step, &policy);
+            if let Step::Admit(pod) = step {
+                let pod = pod.request(at);
+                let mut without = node.occupancy.clone();
+                without.release_pod(&node.machine, &pod.uid);
+                prop_assert_eq!(&without, &before);
+                let mut one_by_one = node.occupancy.clone();
+                pod.containers.iter().for_each(|one| one_by_one.release(&node.machine, &pod.key(one)));
+                prop_assert_eq!(&one_by_one, &before);
             }
         }
-        oracle::compare(&plan, &machine, &state, &policy, &last)?;
+        let machine = &node.machine;
+        let mut pods: Vec<PodUid> = node.booked.0.keys().cloned().collect();
+        let mut forward = node.occupancy.clone();
+        pods.iter().for_each(|pod| forward.release_pod(machine, pod));
+        shuffle(&mut pods, order);
+        pods.iter().for_each(|pod| node.occupancy.release_pod(machine, pod));
+        prop_assert_eq!(&forward, &Occupancy::new(machine));
+        prop_assert_eq!(&node.occupancy, &forward);
+        Ok(steps.len())
+    });
+}
+
+#[test]
+fn the_order_things_are_told_in_decides_nothing() {
+    run("the_order", CASES, &(cases(), any::<u64>()), |((plan, policy, steps), order)| {
+        let mut shuffled = plan.topology();
+        shuffle(&mut shuffled.numa_nodes, order);
+        shuffle(&mut shuffled.packages, order);
+        shuffle(&mut shuffled.cores, order);
+        shuffle(&mut shuffled.llcs, order);
+        let (mut node, mut other) = (Node::new(plan.machine()), Node::new(plan.machine_of(&shuffled)));
+        for (at, step) in steps.iter().enumerate() {
+            if let Step::Admit(pod) = step {
+                let pod = pod.request(at);
+                let one = admit_pod(&node.machine, &node.occupancy, &pod, &policy);
+                prop_assert_eq!(one, admit_pod(&other.machine, &other.occupancy, &pod, &policy));
+            }
+            node.apply(at, step, &policy);
+            other.apply(at, step, &policy);
+        }
+        // Pods that were there one after the other could have come the other way round.
+        let mut again = Occupancy::new(&node.machine);
+        let mut pods: Vec<_> = node.booked.0.iter().collect();
+        shuffle(&mut pods, order);
+        pods.iter().for_each(|(uid, all)| Booked::reserve(&mut again, &node.machine, uid, all));
+        prop_assert_eq!(&again, &node.occupancy);
+        Ok(steps.len())
+    });
+}
+
+/// The same order for the same number, whatever is ordered.
+fn shuffle<T>(all: &mut [T], mut seed: u64) {
+    for last in (1..all.len()).rev() {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        all.swap(last, (seed >> 33) as usize % (last + 1));
     }
+}
+
+#[test]
+fn seats_where_trying_everything_does_and_refuses_only_what_has_no_place() {
+    run("as_trying_everything", CASES, &cases(), |(plan, policy, steps)| {
+        let (mut node, mut naive) = (Node::new(plan.machine()), plan.naive());
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Remove(which) => drop(node.remove(*which).map(|uid| naive.release(&uid))),
+                Step::Admit(pod) => compare(&mut node, &mut naive, &pod.request(at), &policy)?,
+            }
+        }
+        Ok(steps.len())
+    });
+}
+
+/// Both ways of deciding about a pod, container by container, and the engine's about all at once.
+fn compare(
+    node: &mut Node,
+    naive: &mut Naive,
+    pod: &PodRequest,
+    policy: &Policy,
+) -> Result<(), TestCaseError> {
+    let whole = admit_pod(&node.machine, &node.occupancy, pod, policy);
+    let before = naive.clone();
+    let placements = match seated(&node.machine, node.occupancy.clone(), naive, pod, policy)? {
+        Some(placements) => placements,
+        None => {
+            prop_assert!(whole.is_err(), "one by one refused, at once {whole:?}");
+            *naive = before;
+            return Ok(());
+        }
+    };
+    prop_assert_eq!(whole.as_ref().ok(), Some(&placements));
+    node.book(pod, placements);
+    Ok(())
+}
+
+/// The placements of a pod, if it is admitted; the naive way agrees, or it is an error.
+fn seated(
+    machine: &Machine,
+    mut occupancy: Occupancy,
+    naive: &mut Naive,
+    pod: &PodRequest,
+    policy: &Policy,
+) -> Result<Option<Vec<(ContainerName, Placement)>>, TestCaseError> {
+    let together = policy.scope == Scope::Pod && policy.topology != TopologyPolicy::None;
+    let (mut seat, mut aligned) = (None, None);
+    if together {
+        let sum = naive::Sum::of_pod(&pod.containers, policy);
+        let chosen = choose_seat(machine, &occupancy, pod, policy);
+        aligned = naive.align(&pod.uid, &sum, policy);
+        let Ok(chosen) = chosen else {
+            prop_assert!(aligned.is_none() || !has_pages(machine, pod), "{chosen:?} but {aligned:?}");
+            return Ok(None);
+        };
+        let affinity = chosen.affinity.as_ref().map(|nodes| naive.bits(nodes));
+        prop_assert_eq!(aligned, Some(Aligned { nodes: affinity, preferred: chosen.preferred }));
+        seat = Some(chosen);
+    }
+    let mut placements = Vec::new();
+    for request in &pod.containers {
+        let verdict = naive.verdict(&pod.uid, request, aligned, policy);
+        match admit_container(machine, &occupancy, &pod.uid, request, seat.as_ref(), policy) {
+            Ok(placement) => {
+                let nodes = placement.affinity.as_ref().map(|nodes| naive.bits(nodes));
+                let found = Aligned { nodes, preferred: placement.preferred };
+                prop_assert!(matches!(verdict, Verdict::Fits(_) | Verdict::Depends), "{placement:?}");
+                prop_assert!(
+                    verdict == Verdict::Fits(found) || verdict == Verdict::Depends,
+                    "{verdict:?} {placement:?}"
+                );
+                occupancy.reserve(machine, pod.key(request), request.kind, &placement);
+                naive.book(&pod.uid, request.kind, &placement);
+                placements.push((request.name.clone(), placement));
+            }
+            Err(rejection) => {
+                prop_assert!(!matches!(verdict, Verdict::Fits(_)), "{rejection} but {verdict:?}");
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(placements))
+}
+
+/// Whether the machine has pages of every size that is asked for.
+fn has_pages(machine: &Machine, pod: &PodRequest) -> bool {
+    let mut sizes = pod.containers.iter().flat_map(|request| request.hugepages.keys());
+    sizes.all(|size| machine.memory_kinds().any(|kind| kind == MemoryKind::Hugepages(*size)))
 }

@@ -1,5 +1,6 @@
 //! The one integration-test binary.
 
+mod asking;
 mod churn;
 mod cli;
 mod config;
@@ -12,7 +13,9 @@ mod launcher;
 mod man;
 mod nri;
 mod plan;
+mod refusals;
+mod reports;
 mod rooms;
-mod speed;
+mod steps;
 mod store;
 mod verify;

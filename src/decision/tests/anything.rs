@@ -13,7 +13,7 @@ prop_compose! {
         page in ("2MB|1GB|\\PC{0,4}", any::<u64>()),
         plain in any::<bool>(),
     ) -> Resources {
-        let odd = Resources { shares, quota, period, memory_limit, cpus, mems: String::new(), hugepage_limits: vec![page] };
+        let odd = Resources { shares, quota, period, memory_limit, cpus, mems: String::new(), hugepage_limits: vec![page], every_device: false };
         if plain { limits(2000, 1 << 30) } else { odd }
     }
 }

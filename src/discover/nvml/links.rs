@@ -1,6 +1,6 @@
 //! NVLinks: how many active ones lead where.
 
-use super::{Ask, is_lacking};
+use super::{Ask, is_lacking, missing};
 use crate::model::PciAddress;
 use nvml_wrapper::Device;
 use nvml_wrapper::error::{NvmlError, nvml_try};
@@ -72,7 +72,7 @@ fn count(device: &Device, number: u32, links: &mut Links, ask: &mut Ask) {
 fn remote(device: &Device, number: u32) -> Result<Remote, NvmlError> {
     let library = device.nvml().lib();
     let call = library.nvmlDeviceGetNvLinkRemoteDeviceType.as_ref();
-    let call = call.map_err(|error| NvmlError::FailedToLoadSymbol(error.to_string()))?;
+    let call = call.map_err(missing)?;
     let mut kind = 255;
     // SAFETY: the function was loaded under its name from the library that gave out the handle; both
     // live as long as `device` borrows them, and `kind` outlives the call that writes it.

@@ -4,14 +4,18 @@
 //! unloaded and MIG from being changed.
 
 mod links;
+mod mig;
 
 pub(super) use links::Links;
 
-use super::{DiscoverError, NvmlLibrary, Warning};
-use crate::model::{Id, NodeId, NodeSet, PciAddress};
+use super::{NvmlLibrary, Warning};
+use crate::model::{Id, Mig, NodeId, NodeSet, PciAddress, PciDistance};
+use nvml_wrapper::enum_wrappers::device::TopologyLevel;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, c_ulong};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// One GPU; what could not be read is `None` and has its warning.
@@ -22,34 +26,43 @@ pub(super) struct NvmlGpu {
     pub minor: Option<u32>,
     pub model: Option<String>,
     /// The host's node next to it, where NVML names exactly one.
-    pub near: Option<NodeId>,
+    pub host_node: Option<NodeId>,
     /// The node that its own memory is.
     pub own_node: Option<NodeId>,
     pub links: Links,
+    /// How far the others are, by their index.
+    pub near: BTreeMap<u32, PciDistance>,
+    pub mig: Vec<Mig>,
 }
 
-/// All GPUs the driver offers, by index; `None` where there is no usable library.
-pub(super) fn read(
-    library: &NvmlLibrary,
-    warnings: &mut Vec<Warning>,
-) -> Result<Option<Vec<NvmlGpu>>, DiscoverError> {
-    let Some(nvml) = open(library, warnings) else { return Ok(None) };
-    let gpus = read_all(&nvml, warnings);
+/// What the driver offers.
+pub(super) struct Offered {
+    /// GPUs that could be told apart, by index.
+    pub gpus: Vec<NvmlGpu>,
+    /// Indices of GPUs that are counted and do not say which they are, each with the reason.
+    pub nameless: Vec<(u32, String)>,
+}
+
+/// All GPUs the driver offers; `None` where there is no usable library.
+pub(super) fn read(library: &NvmlLibrary, warnings: &mut Vec<Warning>) -> Option<Offered> {
+    let (nvml, path) = open(library, warnings)?;
+    let offered = read_all(&nvml, &path, warnings);
     if let Err(error) = nvml.shutdown() {
         tracing::warn!(%error, "NVML does not shut down");
     }
-    gpus.map(Some)
+    offered
 }
 
-fn open(library: &NvmlLibrary, warnings: &mut Vec<Warning>) -> Option<Nvml> {
+fn open(library: &NvmlLibrary, warnings: &mut Vec<Warning>) -> Option<(Nvml, PathBuf)> {
     let candidates = match library {
         NvmlLibrary::Off => return None,
         NvmlLibrary::At(path) => vec![path.clone()],
         NvmlLibrary::DriverRoot(root) => candidates(root),
     };
+    let mut failed = None;
     for path in candidates {
         match Nvml::builder().lib_path(path.as_os_str()).init() {
-            Ok(nvml) => return Some(nvml),
+            Ok(nvml) => return Some((nvml, path)),
             // A name that the loader does not find: no driver on this machine.
             Err(NvmlError::LibloadingError(error)) if !path.is_absolute() => {
                 tracing::debug!(library = %path.display(), %error, "no NVML");
@@ -58,19 +71,30 @@ fn open(library: &NvmlLibrary, warnings: &mut Vec<Warning>) -> Option<Nvml> {
                 tracing::info!(library = %path.display(), "NVML is here, the NVIDIA driver is not loaded");
                 return None;
             }
+            // A library of another version than the driver's may lie beside the right one.
             Err(error) => {
-                let library = path.display().to_string();
-                warnings.push(Warning::NvmlUnusable { library, why: error.to_string() });
-                return None;
+                let (library, why) = (path.display().to_string(), error.to_string());
+                failed.get_or_insert(Warning::NvmlUnusable { library, why });
             }
         }
     }
+    warnings.extend(failed);
     None
 }
 
-/// The name as the loader knows it, then the places distributions and driver containers use.
+const NAME: &str = "libnvidia-ml.so.1";
+/// Where the GPU Operator's driver container leaves its files on the host.
+const OPERATOR_ROOT: &str = "/run/nvidia/driver";
+
+/// The name as the loader knows it, then the library files there are.
 fn candidates(driver_root: &Path) -> Vec<PathBuf> {
-    const NAME: &str = "libnvidia-ml.so.1";
+    let of_loader = (driver_root == Path::new("/")).then(|| PathBuf::from(OsStr::new(NAME)));
+    of_loader.into_iter().chain(libraries(driver_root)).collect()
+}
+
+/// The library where distributions and driver containers put it; on the host itself also below the GPU Operator's
+/// driver root.
+pub(super) fn libraries(driver_root: &Path) -> Vec<PathBuf> {
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
     let dirs = [
         "usr/lib64".into(),
@@ -79,31 +103,72 @@ fn candidates(driver_root: &Path) -> Vec<PathBuf> {
         "lib64".into(),
         format!("lib/{triple}"),
     ];
-    let of_loader = (driver_root == Path::new("/")).then(|| PathBuf::from(OsStr::new(NAME)));
-    let in_root = dirs.iter().map(|dir| driver_root.join(dir).join(NAME)).filter(|path| path.exists());
-    of_loader.into_iter().chain(in_root).collect()
+    let operator = (driver_root == Path::new("/")).then_some(Path::new(OPERATOR_ROOT));
+    let below = |root: &Path| dirs.iter().map(|dir| root.join(dir).join(NAME)).collect::<Vec<_>>();
+    let roots = std::iter::once(driver_root).chain(operator);
+    roots.flat_map(below).filter(|path| path.exists()).collect()
 }
 
-fn read_all(nvml: &Nvml, warnings: &mut Vec<Warning>) -> Result<Vec<NvmlGpu>, DiscoverError> {
-    let count = nvml.device_count().map_err(|source| DiscoverError::GpuCount { source })?;
-    (0..count).map(|index| read_one(nvml, index, warnings)).collect()
+fn read_all(nvml: &Nvml, path: &Path, warnings: &mut Vec<Warning>) -> Option<Offered> {
+    let count = match nvml.device_count() {
+        Ok(count) => count,
+        Err(error) => {
+            let why = format!("it cannot count the GPUs: {error}");
+            warnings.push(Warning::NvmlUnusable { library: path.display().to_string(), why });
+            return None;
+        }
+    };
+    let mut offered = Offered { gpus: Vec::new(), nameless: Vec::new() };
+    let mut handles = Vec::new();
+    for index in 0..count {
+        match identity(nvml, index) {
+            Ok((device, pci)) => handles.push((index, device, pci)),
+            Err(why) => offered.nameless.push((index, why)),
+        }
+    }
+    for (index, device, pci) in &handles {
+        let mut ask = Ask { index: *index, pci: *pci, warnings };
+        let others = handles.iter().filter(|(other, ..)| other != index);
+        let near = others.filter_map(|(other, there, _)| Some((*other, distance(nvml, device, there)?)));
+        offered.gpus.push(read_one(device, near.collect(), &mut ask));
+    }
+    Some(offered)
 }
 
-fn read_one(nvml: &Nvml, index: u32, warnings: &mut Vec<Warning>) -> Result<NvmlGpu, DiscoverError> {
-    let unknown = |call| move |source| DiscoverError::GpuIdentity { index, call, source };
-    let device = nvml.device_by_index(index).map_err(unknown("handle by index"))?;
-    let bus_id = device.pci_info().map_err(unknown("PCI information"))?.bus_id;
-    let pci = bus_id.parse().map_err(|_| DiscoverError::GpuAddress { index, found: bus_id })?;
-    let mut ask = Ask { index, pci, warnings };
-    Ok(NvmlGpu {
-        index,
-        pci,
+/// Which GPU an index is, or why it does not say.
+fn identity(nvml: &Nvml, index: u32) -> Result<(Device<'_>, PciAddress), String> {
+    let device = nvml.device_by_index(index).map_err(|error| format!("handle by index: {error}"))?;
+    let bus_id = device.pci_info().map_err(|error| format!("PCI information: {error}"))?.bus_id;
+    let pci = bus_id.parse().map_err(|error: crate::model::PciAddressError| error.to_string())?;
+    Ok((device, pci))
+}
+
+fn read_one(device: &Device, near: BTreeMap<u32, PciDistance>, ask: &mut Ask) -> NvmlGpu {
+    NvmlGpu {
+        index: ask.index,
+        pci: ask.pci,
         uuid: ask.field("the UUID", device.uuid()),
         minor: ask.field("the device minor", device.minor_number()),
         model: ask.field("the product's name", device.name()),
-        near: near(&device, &mut ask),
+        host_node: host_node(device, ask),
         own_node: ask.extra("the memory node", device.numa_node_id()).map(NodeId),
-        links: links::read(&device, &mut ask),
+        links: links::read(device, ask),
+        near,
+        mig: mig::read(device, ask),
+    }
+}
+
+/// How far two GPUs are from each other, as `nvidia-smi topo` has it. What it does not tell the kernel's paths do, so
+/// that one sick GPU is no reason for a warning about each of the others.
+fn distance(nvml: &Nvml, one: &Device, other: &Device) -> Option<PciDistance> {
+    let level = nvml.topology_common_ancestor(one, other);
+    let level = level.inspect_err(|error| tracing::debug!(%error, "NVML does not tell a distance")).ok()?;
+    Some(match level {
+        TopologyLevel::Internal | TopologyLevel::Single => PciDistance::Pix,
+        TopologyLevel::Multiple => PciDistance::Pxb,
+        TopologyLevel::HostBridge => PciDistance::Phb,
+        TopologyLevel::Node => PciDistance::Node,
+        TopologyLevel::System => PciDistance::Sys,
     })
 }
 
@@ -141,8 +206,13 @@ fn is_lacking(error: &NvmlError) -> bool {
 /// `NVML_AFFINITY_SCOPE_NODE`: the node itself, not all nodes of its socket.
 const SCOPE_NODE: u32 = 0;
 
+/// A function that this version of the library does not have.
+fn missing(error: &impl Display) -> NvmlError {
+    NvmlError::FailedToLoadSymbol(error.to_string())
+}
+
 /// The host node next to the GPU. Several nodes are no answer: it sits on one of them.
-fn near(device: &Device, ask: &mut Ask) -> Option<NodeId> {
+fn host_node(device: &Device, ask: &mut Ask) -> Option<NodeId> {
     let words = (NodeId::LIMIT / c_ulong::BITS) as usize;
     let words = ask.extra("the memory affinity", device.memory_affinity(words, SCOPE_NODE))?;
     let nodes = nodes_of(&words);

@@ -4,7 +4,7 @@ use super::SnapshotError;
 use super::raw::{self, Numbers};
 use crate::discover::parse;
 use crate::model::{
-    Core, CpuSet, Gpu, HugepagePool, HugepageSize, Id, Llc, Nic, NodeId, NumaNode, Package, PackageId,
+    Core, CpuSet, Gpu, HugepagePool, HugepageSize, Id, Llc, Mig, Nic, NodeId, NumaNode, Package, PackageId,
     PciAddress, Topology,
 };
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(super) fn topology(raw: raw::Snapshot) -> Result<Topology> {
     let numa_nodes = nodes(&raw.numa_nodes, &cpus)?;
     let gpus = gpus(raw.gpus, &numa_nodes)?;
     let nics = nics(raw.nics, &numa_nodes)?;
-    Ok(Topology { cpus, isolated, packages, numa_nodes, cores, llcs, gpus, nics, pci: Vec::new() })
+    Ok(Topology { cpus, isolated, packages, numa_nodes, cores, llcs, gpus, nics, ..Topology::default() })
 }
 
 fn cpus(place: String, text: &str) -> Result<CpuSet> {
@@ -211,12 +211,12 @@ fn distances(place: &str, raw: &Numbers, nodes: &[NodeId]) -> Result<BTreeMap<No
 }
 
 /// A map whose keys are numbers of things that exist, each once.
-fn keyed(
+fn keyed<V: Copy>(
     place: &str,
-    raw: &Numbers,
+    raw: &Numbers<V>,
     known: impl Fn(u32) -> bool,
     expected: &str,
-) -> Result<BTreeMap<u32, u32>> {
+) -> Result<BTreeMap<u32, V>> {
     let (mut map, mut keys) = (BTreeMap::new(), Once::new());
     for (key, value) in &raw.0 {
         let number = parse::digits(key).filter(|number| known(*number));
@@ -246,6 +246,7 @@ fn gpus(raw: Vec<raw::Gpu>, nodes: &[NumaNode]) -> Result<Vec<Gpu>> {
         by_index.take(format!("gpus[{at}].index"), gpu.index)?;
     }
     let (mut by_uuid, mut by_pci, mut by_minor) = (Once::new(), Once::new(), Once::new());
+    let another = "the index of another GPU";
     let mut gpus = Vec::new();
     for (at, gpu) in raw.into_iter().enumerate() {
         let place = |key: &str| format!("gpus[{at}].{key}");
@@ -253,6 +254,7 @@ fn gpus(raw: Vec<raw::Gpu>, nodes: &[NumaNode]) -> Result<Vec<Gpu>> {
         by_pci.take(place("pci"), pci)?;
         gpu.minor.map_or(Ok(()), |minor| by_minor.take(place("minor"), minor))?;
         gpu.uuid.clone().map_or(Ok(()), |uuid| by_uuid.take(place("uuid"), uuid))?;
+        let mig = mig(&place("mig"), gpu.mig, &mut by_uuid)?;
         let other = |index: u32| index != gpu.index && by_index.seen.contains_key(&index);
         gpus.push(Gpu {
             index: gpu.index,
@@ -262,14 +264,29 @@ fn gpus(raw: Vec<raw::Gpu>, nodes: &[NumaNode]) -> Result<Vec<Gpu>> {
             model: gpu.model,
             numa_node: node_of(place("numa_node"), gpu.numa_node, nodes)?,
             memory_node: node_of(place("memory_node"), gpu.memory_node, nodes)?,
-            nvlinks: keyed(&place("nvlinks"), &gpu.nvlinks, other, "the index of another GPU")?,
-            switch_links: 0,
-            near: BTreeMap::new(),
-            mig: Vec::new(),
+            nvlinks: keyed(&place("nvlinks"), &gpu.nvlinks, other, another)?,
+            switch_links: gpu.switch_links,
+            near: keyed(&place("near"), &gpu.near, other, another)?
+                .into_iter()
+                .map(|(index, distance)| (index, distance.into()))
+                .collect(),
+            mig,
         });
     }
     gpus.sort_by_key(|gpu| gpu.index);
     Ok(gpus)
+}
+
+fn mig(place: &str, raw: Vec<raw::Mig>, by_uuid: &mut Once<String>) -> Result<Vec<Mig>> {
+    let mut by_index = Once::new();
+    let mut parts = Vec::new();
+    for (at, mig) in raw.into_iter().enumerate() {
+        by_index.take(format!("{place}[{at}].index"), mig.index)?;
+        by_uuid.take(format!("{place}[{at}].uuid"), mig.uuid.clone())?;
+        parts.push(Mig { index: mig.index, uuid: mig.uuid, instance: mig.instance });
+    }
+    parts.sort();
+    Ok(parts)
 }
 
 fn nics(raw: Vec<raw::Nic>, nodes: &[NumaNode]) -> Result<Vec<Nic>> {

@@ -2,11 +2,12 @@
 //! kernel's, as text, so that a bad one can be reported with its place.
 
 use super::VERSION;
-use crate::model::{CpuSet, NodeId, NodeKind, NumaNode, Topology};
+use crate::model::{CpuSet, NodeId, NodeKind, NumaNode, PciDistance, Topology};
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::marker::PhantomData;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,6 +112,63 @@ pub(super) struct Gpu {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_node: Option<u32>,
     pub nvlinks: Numbers,
+    /// Only written where there are any; absent is unknown, as it is for the next two.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub switch_links: u32,
+    #[serde(default, skip_serializing_if = "Numbers::is_empty")]
+    pub near: Numbers<Distance>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mig: Vec<Mig>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mig {
+    pub index: u32,
+    pub uuid: String,
+    /// GPU instance and compute instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<(u32, u32)>,
+}
+
+/// How `nvidia-smi topo` writes it.
+#[derive(Serialize, Deserialize, Clone, Copy)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Distance {
+    Pix,
+    Pxb,
+    Phb,
+    Node,
+    Sys,
+}
+
+impl From<PciDistance> for Distance {
+    fn from(distance: PciDistance) -> Self {
+        match distance {
+            PciDistance::Pix => Self::Pix,
+            PciDistance::Pxb => Self::Pxb,
+            PciDistance::Phb => Self::Phb,
+            PciDistance::Node => Self::Node,
+            PciDistance::Sys => Self::Sys,
+        }
+    }
+}
+
+impl From<Distance> for PciDistance {
+    fn from(distance: Distance) -> Self {
+        match distance {
+            Distance::Pix => Self::Pix,
+            Distance::Pxb => Self::Pxb,
+            Distance::Phb => Self::Phb,
+            Distance::Node => Self::Node,
+            Distance::Sys => Self::Sys,
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference.
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -128,10 +186,23 @@ fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
     Option::deserialize(deserializer)
 }
 
-/// A map from numbers to numbers that keeps what it was given: a key that is there twice is seen.
-pub(super) struct Numbers(pub Vec<(String, u32)>);
+/// A map from numbers, to numbers where nothing else is said, that keeps what it was given: a key that is there
+/// twice is seen.
+pub(super) struct Numbers<V = u32>(pub Vec<(String, V)>);
 
-impl Serialize for Numbers {
+impl<V> Default for Numbers<V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<V> Numbers<V> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<V: Serialize> Serialize for Numbers<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (key, value) in &self.0 {
@@ -141,15 +212,15 @@ impl Serialize for Numbers {
     }
 }
 
-impl<'de> Deserialize<'de> for Numbers {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Numbers<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Numbers;
+        struct Entries<V>(PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
+            type Value = Numbers<V>;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str(r#"a map such as {"0": 10, "1": 21}"#)
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Numbers, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
@@ -157,11 +228,11 @@ impl<'de> Deserialize<'de> for Numbers {
                 Ok(Numbers(entries))
             }
         }
-        deserializer.deserialize_map(Entries)
+        deserializer.deserialize_map(Entries(PhantomData))
     }
 }
 
-fn numbers<K: fmt::Display>(entries: impl IntoIterator<Item = (K, u32)>) -> Numbers {
+fn numbers<K: fmt::Display, V>(entries: impl IntoIterator<Item = (K, V)>) -> Numbers<V> {
     Numbers(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
 }
 
@@ -215,7 +286,16 @@ impl From<&crate::model::Gpu> for Gpu {
             numa_node: gpu.numa_node.map(number),
             memory_node: gpu.memory_node.map(number),
             nvlinks: numbers(gpu.nvlinks.iter().map(|(index, links)| (index, *links))),
+            switch_links: gpu.switch_links,
+            near: numbers(gpu.near.iter().map(|(index, distance)| (index, (*distance).into()))),
+            mig: gpu.mig.iter().map(Mig::from).collect(),
         }
+    }
+}
+
+impl From<&crate::model::Mig> for Mig {
+    fn from(mig: &crate::model::Mig) -> Self {
+        Self { index: mig.index, uuid: mig.uuid.clone(), instance: mig.instance }
     }
 }
 

@@ -5,7 +5,10 @@ use crate::decision::Edit;
 use crate::decision::testing::{container, machine, pod, settings, whole};
 use crate::engine::Reserve;
 use crate::ledger::Record;
-use crate::model::{Bytes, ContainerKey, HugepageSize, NodeId, PodFacts};
+use crate::model::{
+    Allotment, AllotmentSource, Bytes, ContainerKey, HugepageSize, NodeId, PodAllotment, PodFacts, PodUid,
+    Topology,
+};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -83,7 +86,43 @@ impl Hints for Notes {
     }
 }
 
+/// A kubelet that allots nothing and counts its questions.
+#[derive(Default)]
+struct Books(Mutex<Vec<String>>);
+
+impl Allotments for Books {
+    fn pod(&self, pod: &PodFacts) -> Option<PodAllotment> {
+        lock(&self.0).push(pod.name.clone());
+        let main = (container("main").name, Allotment::default());
+        Some(PodAllotment { source: AllotmentSource::PodResources, containers: [main].into() })
+    }
+
+    fn pods(&self, pods: &[PodFacts]) -> BTreeMap<PodUid, PodAllotment> {
+        pods.iter().filter_map(|pod| Some((pod.uid.clone(), self.pod(pod)?))).collect()
+    }
+}
+
+/// Devices that change when told to.
+#[derive(Default)]
+struct Slots {
+    changed: AtomicBool,
+    read: Mutex<u32>,
+}
+
+impl Devices for Slots {
+    fn changed(&self) -> bool {
+        self.changed.swap(false, Ordering::Relaxed)
+    }
+
+    fn read(&self) -> Result<Topology, BoxError> {
+        *lock(&self.read) += 1;
+        Ok(machine())
+    }
+}
+
 struct Rig {
+    books: Arc<Books>,
+    slots: Arc<Slots>,
     cgroups: Arc<Fake>,
     notes: Arc<Notes>,
     off: Arc<AtomicBool>,
@@ -107,9 +146,15 @@ fn rig_with(notes: Arc<Notes>) -> Rig {
             Ok(Setup { state, settings })
         }
     };
-    let (files, hints) = (Arc::clone(&cgroups) as _, Arc::clone(&notes) as _);
-    let seating = Seating::new(prepare, files, hints, move || switch.load(Ordering::Relaxed));
-    Rig { cgroups, notes, off, readable, seating }
+    let (books, slots) = (Arc::new(Books::default()), Arc::new(Slots::default()));
+    let around = Around {
+        cgroups: Arc::clone(&cgroups) as _,
+        hints: Arc::clone(&notes) as _,
+        allotments: Arc::clone(&books) as _,
+        devices: Arc::clone(&slots) as _,
+    };
+    let seating = Seating::new(prepare, around, move || switch.load(Ordering::Relaxed));
+    Rig { books, slots, cgroups, notes, off, readable, seating }
 }
 
 fn host(nri: &str) -> Host {
@@ -329,5 +374,31 @@ fn a_stopped_containers_seat_survives_the_daemon_but_not_its_pod() {
         decider.configure(host(""), LONG).await.unwrap();
         decider.ask(everything(vec![], vec![]), LONG).await.unwrap();
         until(|| lock(&notes.0).is_empty()).await;
+    });
+}
+
+#[test]
+fn the_kubelet_is_asked_once_about_a_pod() {
+    let Rig { books, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![pod("old")], vec![]));
+    seating.handle(Event::RunPod(pod("a")));
+    seating.handle(Event::Create(pod("a"), container("main")));
+    seating.handle(Event::Create(pod("old"), container("main")));
+    assert_eq!(*lock(&books.0), ["old", "a"]);
+}
+
+#[test]
+fn changed_devices_are_read_again_after_the_answer() {
+    let Rig { slots, seating, .. } = rig();
+    on_reactor(async {
+        let decider = Decider::spawn(seating, None).unwrap();
+        decider.configure(host(""), LONG).await.unwrap();
+        decider.ask(everything(vec![], vec![]), LONG).await.unwrap();
+        slots.changed.store(true, Ordering::Relaxed);
+        decider.ask(Event::RunPod(pod("a")), LONG).await.unwrap();
+        until(|| *lock(&slots.read) == 1).await;
+        decider.ask(Event::RunPod(pod("b")), LONG).await.unwrap();
+        assert_eq!(*lock(&slots.read), 1, "nothing has changed since");
     });
 }

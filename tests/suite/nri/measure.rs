@@ -8,10 +8,13 @@ use maitred::decision::{CpusetUpdate, Observed, Pages, Seen, State};
 use maitred::discover::snapshot;
 use maitred::engine::Reserve;
 use maitred::ledger::Record;
-use maitred::model::{ContainerId, ContainerKey, HugepageHints, MountFacts, Placement, Topology};
+use maitred::model::{
+    ContainerId, ContainerKey, HugepageHints, MountFacts, Placement, PodAllotment, PodFacts, PodUid, Topology,
+};
 use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
-use maitred::nri::{BoxError, Cgroups, Hints, Seating, Setup};
+use maitred::nri::{Allotments, Around, BoxError, Cgroups, Devices, Hints, Seating, Setup};
 use protobuf::MessageField;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,6 +57,28 @@ impl Hints for NoHints {
     fn keep(&self, _: &ContainerKey, _: Option<&Record>) {}
 }
 
+struct NoKubelet;
+
+impl Allotments for NoKubelet {
+    fn pod(&self, _: &PodFacts) -> Option<PodAllotment> {
+        None
+    }
+    fn pods(&self, _: &[PodFacts]) -> BTreeMap<PodUid, PodAllotment> {
+        BTreeMap::new()
+    }
+}
+
+struct SameDevices;
+
+impl Devices for SameDevices {
+    fn changed(&self) -> bool {
+        false
+    }
+    fn read(&self) -> Result<Topology, BoxError> {
+        Ok(machine())
+    }
+}
+
 /// The production handler over that machine.
 fn seating() -> Seating {
     let prepare = |host: &maitred::nri::Host| {
@@ -62,7 +87,13 @@ fn seating() -> Seating {
         let settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
         Ok(Setup { state, settings })
     };
-    Seating::new(prepare, Arc::new(NoCgroups), Arc::new(NoHints), || false)
+    let around = Around {
+        cgroups: Arc::new(NoCgroups),
+        hints: Arc::new(NoHints),
+        allotments: Arc::new(NoKubelet),
+        devices: Arc::new(SameDevices),
+    };
+    Seating::new(prepare, around, || false)
 }
 
 /// A BestEffort container with the environment a Kubernetes service list makes.

@@ -3,12 +3,12 @@
 //! The file is the kubelet's (`pkg/kubelet/cm/cpumanager/state`), so keys we do not know are passed
 //! over; a value that is no CPU list is an error.
 
-use super::{DiscoverError, Root};
+use crate::discover::{DiscoverError, Root};
 use crate::model::{ContainerName, CpuSet, PodUid};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-const STATE: &str = "var/lib/kubelet/cpu_manager_state";
+pub(super) const STATE: &str = "var/lib/kubelet/cpu_manager_state";
 
 /// The kubelet's CPU manager state.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
