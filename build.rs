@@ -1,7 +1,6 @@
 //! Builds the launcher from `src/launcher`, and generates the NRI messages and service stubs from
-//! `src/nri/nri.proto`, the messages of the kubelet's podresources from
-//! `src/discover/kubelet/podresources.proto`, and the CRI messages of the integration scenarios from
-//! `integration/scenarios/cri.proto`.
+//! `src/nri/nri.proto`, the messages of the kubelet's podresources from `src/discover/kubelet/podresources.proto`,
+//! and the CRI messages of the integration scenarios from `integration/scenarios/cri.proto`.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -42,7 +42,8 @@ pub struct Description {
     pub driver_version: String,
     /// Where the count of inits and shutdowns is written after each of them.
     pub state_file: Option<String>,
-    /// Function name → code it answers with, for every device.
+    /// Function name, or `*` for all but init, shutdown and the error's text → code it answers with,
+    /// for every device.
     #[serde(default)]
     pub errors: HashMap<String, Injected>,
     /// Function name → milliseconds it takes.
@@ -76,7 +77,8 @@ pub struct Gpu {
     pub ancestors: HashMap<u32, Level>,
     /// MIG devices; absent = the GPU has no MIG, empty = MIG is off.
     pub mig: Option<Vec<Mig>>,
-    /// Function name → code it answers with for this device alone.
+    /// Function name, or `*` for all that take this device's handle → code it answers with for this
+    /// device alone.
     #[serde(default)]
     pub errors: HashMap<String, Injected>,
 }
@@ -88,7 +90,10 @@ pub struct NvLink {
     pub remote: String,
     #[serde(default = "default_active")]
     pub active: bool,
-    /// `gpu` or `switch`.
+    /// How many links in a row are like this one.
+    #[serde(default = "default_count")]
+    pub count: u32,
+    /// `gpu`, `processor` or `switch`.
     #[serde(default = "default_remote_type", rename = "type")]
     pub remote_type: RemoteType,
 }
@@ -98,12 +103,53 @@ pub struct NvLink {
 pub struct Mig {
     pub uuid: String,
     pub name: Option<String>,
+    /// Its slot on its GPU; its position in the list where absent.
+    pub index: Option<u32>,
+    /// Absent = NOT_SUPPORTED, as is the next.
+    pub gpu_instance: Option<u32>,
+    pub compute_instance: Option<u32>,
+}
+
+impl Gpu {
+    /// The MIG device in `slot`.
+    pub fn mig_at(&self, slot: usize) -> Option<&Mig> {
+        let mut all = self.mig.iter().flatten().enumerate();
+        all.find(|(position, mig)| mig.slot(*position) == slot).map(|(_, mig)| mig)
+    }
+
+    /// One past the highest slot, and at least the seven of the GPUs there are.
+    pub fn mig_slots(&self) -> usize {
+        let all = self.mig.iter().flatten().enumerate();
+        let highest = all.map(|(position, mig)| mig.slot(position) + 1).max();
+        if self.mig.is_some() { highest.unwrap_or(0).max(MIG_SLOTS) } else { 0 }
+    }
+
+    /// The link of that number.
+    pub fn nvlink(&self, number: u32) -> Option<&NvLink> {
+        let mut all = self.nvlinks.iter().flat_map(|link| (0..link.count).map(move |_| link));
+        all.nth(number as usize)
+    }
+}
+
+/// Slots of every GPU with MIG so far.
+const MIG_SLOTS: usize = 7;
+
+impl Mig {
+    pub fn slot(&self, position: usize) -> usize {
+        self.index.map_or(position, |index| index as usize)
+    }
+}
+
+/// What a table of injected errors says of `function`: its own entry, else the one for all.
+pub fn injected(errors: &HashMap<String, Injected>, function: &str) -> Option<Code> {
+    errors.get(function).or_else(|| errors.get("*")).map(Injected::code)
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RemoteType {
     Gpu = 0,
+    Processor = 1,
     Switch = 2,
 }
 
@@ -147,6 +193,10 @@ fn default_name() -> String {
 
 fn default_active() -> bool {
     true
+}
+
+fn default_count() -> u32 {
+    1
 }
 
 fn default_remote_type() -> RemoteType {

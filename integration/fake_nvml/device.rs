@@ -28,7 +28,7 @@ fn find(description: &Description, handle: Handle) -> Result<Device<'_>, Code> {
     let gpu = description.gpus.get(index).ok_or(INVALID_ARGUMENT)?;
     let mig = match (number >> 16).checked_sub(1) {
         None => None,
-        Some(slot) => Some(gpu.mig.as_ref().and_then(|all| all.get(slot)).ok_or(INVALID_ARGUMENT)?),
+        Some(slot) => Some(gpu.mig_at(slot).ok_or(INVALID_ARGUMENT)?),
     };
     Ok(Device { index, gpu, mig })
 }
@@ -37,8 +37,8 @@ fn find(description: &Description, handle: Handle) -> Result<Device<'_>, Code> {
 fn of_device(function: &str, handle: Handle, body: impl FnOnce(&Device) -> Result<(), Code>) -> Code {
     answer(function, |description| {
         let device = find(description, handle)?;
-        match device.gpu.errors.get(function) {
-            Some(injected) => Err(injected.code()),
+        match injected(&device.gpu.errors, function) {
+            Some(code) => Err(code),
             None => body(&device),
         }
     })
@@ -160,21 +160,25 @@ device_functions! {
     nvmlDeviceGetNumaNodeId(to: *mut c_uint) => |device|
         put(to, device.gpu.own_numa_node.ok_or(NOT_SUPPORTED)?);
     nvmlDeviceGetMaxMigDeviceCount(to: *mut c_uint) => |device|
-        put(to, device.gpu.mig.as_ref().map_or(0, Vec::len) as c_uint);
+        put(to, device.gpu.mig_slots() as c_uint);
     nvmlDeviceIsMigDeviceHandle(to: *mut c_uint) => |device| put(to, device.mig.is_some() as c_uint);
     nvmlDeviceGetMigMode(now: *mut c_uint, pending: *mut c_uint) => |device| {
         let on = !device.gpu.mig.as_ref().ok_or(NOT_SUPPORTED)?.is_empty();
         put(now, on as c_uint).and_then(|()| put(pending, on as c_uint))
     };
     nvmlDeviceGetMigDeviceHandleByIndex(slot: c_uint, to: *mut Handle) => |device| {
-        let all = device.gpu.mig.as_ref().ok_or(NOT_SUPPORTED)?;
-        all.get(slot as usize).ok_or(NOT_FOUND)?;
+        device.gpu.mig.as_ref().ok_or(NOT_SUPPORTED)?;
+        device.gpu.mig_at(slot as usize).ok_or(NOT_FOUND)?;
         put(to, mig_handle(device.index, slot as usize))
     };
     nvmlDeviceGetDeviceHandleFromMigDeviceHandle(to: *mut Handle) => |device| {
         device.mig.ok_or(INVALID_ARGUMENT)?;
         put(to, gpu_handle(device.index))
     };
+    nvmlDeviceGetGpuInstanceId(to: *mut c_uint) => |device|
+        put(to, device.mig.and_then(|mig| mig.gpu_instance).ok_or(NOT_SUPPORTED)?);
+    nvmlDeviceGetComputeInstanceId(to: *mut c_uint) => |device|
+        put(to, device.mig.and_then(|mig| mig.compute_instance).ok_or(NOT_SUPPORTED)?);
     nvmlDeviceGetNvLinkState(link: c_uint, to: *mut c_uint) => |device|
         put(to, nvlink(device, link)?.active as c_uint);
     nvmlDeviceGetNvLinkRemotePciInfo_v2(link: c_uint, to: *mut PciInfo) => |device|
@@ -188,7 +192,7 @@ fn near_cpus(device: &Device) -> Result<Vec<u32>, Code> {
 }
 
 fn nvlink<'d>(device: &Device<'d>, link: c_uint) -> Result<&'d NvLink, Code> {
-    device.gpu.nvlinks.get(link as usize).ok_or(INVALID_ARGUMENT)
+    device.gpu.nvlink(link).ok_or(INVALID_ARGUMENT)
 }
 
 /// # Safety
@@ -247,10 +251,10 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, to: *mut
     }
     answer("nvmlDeviceGetHandleByUUID", |description| {
         for (index, gpu) in description.gpus.iter().enumerate() {
-            let slot = gpu.mig.iter().flatten().position(|mig| mig.uuid == wanted);
-            if let Some(slot) = slot {
+            let mut migs = gpu.mig.iter().flatten().enumerate();
+            if let Some((position, mig)) = migs.find(|(_, mig)| mig.uuid == wanted) {
                 // SAFETY: as this function's own promise.
-                return unsafe { put(to, mig_handle(index, slot)) };
+                return unsafe { put(to, mig_handle(index, mig.slot(position))) };
             }
         }
         Err(NOT_FOUND)

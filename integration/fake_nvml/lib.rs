@@ -17,21 +17,32 @@
 //!   "gpus": [
 //!     { "uuid": "GPU-0a…", "pci": "0000:21:00.0", "minor": 3, "name": "NVIDIA H100 80GB HBM3",
 //!       "numa_node": 0, "cpus": "0-3", "own_numa_node": null,
-//!       "nvlinks": [ { "remote": "0000:22:00.0", "type": "gpu", "active": true } ],
+//!       "nvlinks": [ { "remote": "0000:22:00.0", "type": "gpu", "active": true, "count": 2 } ],
 //!       "ancestors": { "1": "single" },
-//!       "mig": [ { "uuid": "MIG-7b…", "name": "1g.10gb" } ],
+//!       "mig": [ { "uuid": "MIG-7b…", "name": "1g.10gb", "index": 4, "gpu_instance": 7,
+//!                  "compute_instance": 0 } ],
 //!       "errors": { "nvmlDeviceGetUUID": "GPU_IS_LOST" } } ] }
 //! ```
 //!
 //! - `numa_node` answers nvmlDeviceGetMemoryAffinity, `cpus` the two CPU affinity calls,
 //!   `own_numa_node` nvmlDeviceGetNumaNodeId; absent or null is NOT_SUPPORTED.
-//! - `mig` absent: NOT_SUPPORTED; `[]`: MIG is off; filled: it is on with these devices.
+//! - `mig` absent: NOT_SUPPORTED; `[]`: MIG is off; filled: it is on with these devices, each in the
+//!   slot `index` of the GPU's seven (its position where absent); the other slots are NOT_FOUND.
 //! - `errors`, for the library or one device: a number, or a name without `NVML_ERROR_`. An error
 //!   on `nvmlDeviceGetHandleByIndex_v2` of one device makes that device unreachable by index.
-//! - NVLink numbers are positions in `nvlinks`; a position past the end is INVALID_ARGUMENT.
+//!   `*` is every function but init and shutdown, or every function that takes the device's handle.
+//! - NVLinks are numbered through `nvlinks`, an entry with `count` N standing for N of them; a number
+//!   past the end is INVALID_ARGUMENT. `type` is `gpu`, `switch` or `processor`.
+//! - An older driver, which lacks a function, is a copy of this library without its name: see
+//!   `older_library` in `tests/suite/discover/gpu_machines.rs`.
 //! - `state_file` (or the environment's `FAKE_NVML_STATE`) receives
 //!   `{"pid":P,"inits":N,"shutdowns":N,"open":N}` after each init and shutdown of a process:
 //!   `open` 0 means that NVML is not held open.
+//!
+//! Whole machines are described in `machines/` beside this file: `nvswitch-8.json` (eight GPUs with 18
+//! links each to switches), `cube-mesh-8.json` (a hybrid cube mesh: two links between some GPUs, one
+//! between others, none between the rest), `mig.json`, `grace.json` (GPUs that are memory nodes) and
+//! `odd.json` (a GPU of unknown place, and one that has fallen off the bus).
 
 mod description;
 mod device;
@@ -96,8 +107,8 @@ fn answer(function: &str, body: impl FnOnce(&Description) -> Result<(), Code>) -
     if let Some(ms) = description.delays_ms.get(function) {
         std::thread::sleep(Duration::from_millis(*ms));
     }
-    if let Some(injected) = description.errors.get(function) {
-        return injected.code();
+    if let Some(code) = description::injected(&description.errors, function) {
+        return code;
     }
     body(&description).err().unwrap_or(SUCCESS)
 }

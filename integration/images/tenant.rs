@@ -1,8 +1,9 @@
 //! The only program of the sandbox image and the test image: one static binary, no shell, no library.
 //!
 //! `tenant pause` waits; `tenant exit CODE` ends; `tenant hold-huge KIB COUNT` and `tenant hold MIB`
-//! map that much memory, touch it and wait, so that numa_maps shows where it came to lie. What a
-//! scenario wants to know it reads from this process's own /proc entries.
+//! map that much memory, touch it and wait, so that numa_maps shows where it came to lie; `tenant open
+//! PATH...` says of each path how an attempt to open it ended, and waits. Everything else that a scenario
+//! wants to know it reads from this process's own /proc entries.
 
 use std::process::exit;
 
@@ -44,6 +45,18 @@ fn hold(bytes: usize, flags: i32) -> ! {
     wait()
 }
 
+/// `PATH: 0` if it opens, else `PATH: ERRNO`.
+fn open_each(paths: &[String]) -> ! {
+    for path in paths {
+        let code = match std::fs::File::open(path) {
+            Ok(_) => 0,
+            Err(error) => error.raw_os_error().unwrap_or(-1),
+        };
+        println!("{path}: {code}");
+    }
+    wait()
+}
+
 fn main() {
     for number in [2, 15] {
         // SAFETY: installs a handler; process 1 of a container has no default actions to die by.
@@ -59,6 +72,7 @@ fn main() {
     };
     match words.first().map(String::as_str) {
         None | Some("pause") => wait(),
+        Some("open") => open_each(&words[1..]),
         Some("exit") => exit(number(1) as i32),
         Some("hold") => hold(number(1) << 20, 0),
         Some("hold-huge") => {

@@ -29,7 +29,7 @@ else
 fi
 
 # What the run writes is gone with it.
-for directory in run tmp var/lib/containerd var/log opt etc/maitred etc/containerd etc/nri; do
+for directory in run tmp var/lib/containerd var/lib/kubelet var/log opt etc/maitred etc/containerd etc/nri etc/cdi; do
     mkdir -p "$directory"
     mount -t tmpfs -o mode=755 tmpfs "$directory"
 done

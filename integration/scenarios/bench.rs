@@ -6,8 +6,10 @@
 //! The creates are of containers that change nobody else's CPUs.
 
 mod idle;
+mod podresources;
 
 pub use idle::serve as serve_idle;
+pub use podresources::podresources;
 
 use crate::node::Node;
 use crate::pod::Pod;
@@ -107,13 +109,13 @@ fn report(what: &str, times: &Times) {
         );
     }
     let [none, idle, maitred] = times;
-    pairs("doing nothing over no plugin", idle, none);
-    pairs("maitred over no plugin", maitred, none);
-    pairs("maitred over doing nothing", maitred, idle);
+    report_pair("doing nothing over no plugin", idle, none);
+    report_pair("maitred over no plugin", maitred, none);
+    report_pair("maitred over doing nothing", maitred, idle);
 }
 
 /// The median of what one side took more than the other in the same place of the same round.
-fn pairs(what: &str, more: &[f64], less: &[f64]) {
+fn report_pair(what: &str, more: &[f64], less: &[f64]) {
     let pairs = || more.iter().zip(less);
     let difference = quantile(&pairs().map(|(more, less)| more - less).collect::<Vec<_>>(), 0.5);
     let ratio = quantile(&pairs().map(|(more, less)| more / less).collect::<Vec<_>>(), 0.5);

@@ -2,6 +2,7 @@
 //! (pkg/kubelet/cm/helpers_linux.go, kuberuntime_container_linux.go, qos/policy.go).
 
 use crate::cgroup::{self, Limits};
+use crate::list;
 use crate::messages::cri::*;
 use crate::pod::{Container, Pod, Qos, Resources};
 use anyhow::Result;
@@ -13,6 +14,15 @@ const MIN_SHARES: u64 = 2;
 const NODE_NETWORK: i32 = 2;
 const CONTAINER_PID: i32 = 1;
 const LOGS: &str = "/var/log/pods";
+
+/// Where the runtime writes what an attempt at a container prints.
+pub fn log_file(pod: &Pod, container: &Container, attempt: u32) -> String {
+    format!("{}/{}/{attempt}.log", log_directory(pod), container.name)
+}
+
+fn log_directory(pod: &Pod) -> String {
+    format!("{LOGS}/{}_{}_{}", pod.namespace, pod.name, pod.uid)
+}
 
 fn shares(milli_cpus: u64) -> u64 {
     (milli_cpus * 1024 / 1000).max(MIN_SHARES)
@@ -133,7 +143,7 @@ pub fn sandbox_config(pod: &Pod) -> PodSandboxConfig {
     };
     PodSandboxConfig {
         metadata: Some(metadata).into(),
-        log_directory: format!("{LOGS}/{}_{}_{}", pod.namespace, pod.name, pod.uid),
+        log_directory: log_directory(pod),
         labels: pod_labels(pod),
         annotations,
         linux: Some(linux).into(),
@@ -150,13 +160,15 @@ pub fn container_resources(pod: &Pod, container: &Container) -> LinuxContainerRe
         // Since 1.28 the whole container dies when one of its processes is out of memory.
         unified.insert("memory.oom.group".to_owned(), "1".to_owned());
     }
+    let shown = if pod.hides_hugepages { Vec::new() } else { hugepage_limits(&[r]) };
     LinuxContainerResources {
         cpu_period: PERIOD as i64,
         cpu_quota: quota(r.cpu_limit) as i64,
         cpu_shares: shares(request) as i64,
         memory_limit_in_bytes: r.memory_limit as i64,
         oom_score_adj: oom_score_adj(pod.qos(), r),
-        hugepage_limits: hugepage_limits(&[r]).into_iter().map(limit).collect(),
+        hugepage_limits: shown.into_iter().map(limit).collect(),
+        cpuset_cpus: container.cpus.as_ref().map(list::show).unwrap_or_default(),
         unified,
         ..Default::default()
     }
@@ -177,6 +189,19 @@ pub fn create_request(
         value: value.clone(),
         ..Default::default()
     };
+    let mount = |(host, path): &(String, String)| Mount {
+        container_path: path.clone(),
+        host_path: host.clone(),
+        readonly: true,
+        ..Default::default()
+    };
+    let device = |(host, path): &(String, String)| Device {
+        container_path: path.clone(),
+        host_path: host.clone(),
+        permissions: "rw".to_owned(),
+        ..Default::default()
+    };
+    let cdi = |name: &String| CDIDevice { name: name.clone(), ..Default::default() };
     let security =
         LinuxContainerSecurityContext { namespace_options: Some(namespaces()).into(), ..Default::default() };
     let linux = LinuxContainerConfig {
@@ -190,6 +215,9 @@ pub fn create_request(
         image: Some(ImageSpec { image: container.image.to_owned(), ..Default::default() }).into(),
         args: container.args.clone(),
         envs: container.env.iter().map(env).collect(),
+        mounts: container.mounts.iter().map(mount).collect(),
+        devices: container.devices.iter().map(device).collect(),
+        cdi_devices: container.cdi_devices.iter().map(cdi).collect(),
         labels,
         annotations,
         log_path: format!("{}/{attempt}.log", container.name),

@@ -25,6 +25,8 @@ pub struct Gpu {
     pub uuid: String,
     pub pci: String,
     pub node: u32,
+    /// The N of `/dev/nvidiaN`; never its index.
+    pub minor: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -48,6 +50,10 @@ impl Machine {
         let mut gpus = gpus()?;
         if gpus.is_empty() {
             gpus = ["0000:f1:00.0", "0000:f2:00.0"].map(|pci| gpu(pci, 0)).to_vec();
+        }
+        // The last index has the first minor, so that whoever takes one for the other is found out.
+        for (minor, gpu) in gpus.iter_mut().rev().enumerate() {
+            gpu.minor = u32::try_from(minor)?;
         }
         let all: Set = nodes.iter().flat_map(|node| node.cpus.clone()).collect();
         // With two CPUs in all, a whole core would leave nothing to give out.
@@ -86,7 +92,8 @@ impl Machine {
             let peers = self.gpus.iter().filter(|peer| peer.node == gpu.node && peer.pci != gpu.pci);
             let links: Vec<_> = peers.map(|peer| json!({"remote": peer.pci})).collect();
             let near = self.nodes.iter().find(|node| node.id == gpu.node).map(|node| list::show(&node.cpus));
-            json!({"uuid": gpu.uuid, "pci": gpu.pci, "numa_node": gpu.node, "cpus": near, "nvlinks": links})
+            json!({"uuid": gpu.uuid, "pci": gpu.pci, "minor": gpu.minor, "numa_node": gpu.node, "cpus": near,
+                "nvlinks": links})
         };
         let gpus: Vec<_> = self.gpus.iter().map(describe).collect();
         let text = serde_json::to_string_pretty(&json!({"state_file": NVML_STATE, "gpus": gpus}))?;
@@ -110,7 +117,7 @@ fn numa_node(base: &str, id: u32) -> Result<NumaNode> {
 
 fn gpu(pci: &str, node: u32) -> Gpu {
     let digits: String = pci.chars().filter(char::is_ascii_hexdigit).collect();
-    Gpu { uuid: format!("GPU-5eed0000-0000-4000-8000-{digits:0>12}"), pci: pci.to_owned(), node }
+    Gpu { uuid: format!("GPU-5eed0000-0000-4000-8000-{digits:0>12}"), pci: pci.to_owned(), node, minor: 0 }
 }
 
 fn gpus() -> Result<Vec<Gpu>> {

@@ -4,7 +4,9 @@
 //! Runs inside the native lane's chroot or inside the NUMA guest (see `../lane-*.sh`), as root, with
 //! the machine to itself.
 
+mod allotted;
 mod bench;
+mod cdi;
 mod cgroup;
 mod cri;
 mod demo;
@@ -19,6 +21,7 @@ mod node;
 mod observe;
 mod options;
 mod pod;
+mod podresources;
 mod runner;
 mod scenarios;
 mod service;
@@ -52,15 +55,21 @@ fn run(options: &Options) -> Result<bool> {
         return bench::serve_idle(socket).map(|()| true);
     }
     let mut node = Node::new(options)?;
-    let done = runner::set_up(&mut node).and_then(|()| match options.bench_create {
-        Some(rounds) => bench::create(&mut node, rounds).map(|()| true),
-        None if options.demo => demo::run(&mut node),
-        None => runner::run(&mut node, options),
-    });
+    let done = runner::set_up(&mut node).and_then(|()| play(&mut node, options));
     if done.is_err() || (options.demo && matches!(done, Ok(false))) {
         runner::show_logs(&node, (0, 0));
     }
     let ended = node.shut_down();
     let passed = done?;
     ended.map(|()| passed)
+}
+
+/// What the command line asks for.
+fn play(node: &mut Node, options: &Options) -> Result<bool> {
+    match (options.bench_create, options.bench_podresources) {
+        (Some(rounds), _) => bench::create(node, rounds).map(|()| true),
+        (None, Some(rounds)) => bench::podresources(node, rounds).map(|()| true),
+        (None, None) if options.demo => demo::run(node),
+        (None, None) => runner::run(node, options),
+    }
 }

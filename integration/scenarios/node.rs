@@ -1,20 +1,23 @@
 //! The node under test: containerd and maitred, started and stopped by us, and the pods on it.
 
+use crate::allotted::{self, Book, KeptFile};
 use crate::cgroup;
 use crate::cri::Cri;
 use crate::kubelet;
 use crate::machine::Machine;
-use crate::observe::{self, Seen};
+use crate::observe::{self, Opened, Seen};
 use crate::options::{Lane, Options};
 use crate::pod::{Container, IMAGES, Pod, SANDBOX_IMAGE};
+use crate::podresources::{Manner, Server};
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::wait;
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
@@ -48,12 +51,19 @@ pub struct Node {
     running: Option<Settings>,
     /// cgroup parents to take away with their pods.
     cgroups: Mutex<Vec<String>>,
+    /// What the kubelet has allotted to whom.
+    book: Arc<Mutex<Book>>,
+    /// The kubelet's podresources service, where a scenario has it.
+    pub podresources: Option<Server>,
+    /// The file in which the kubelet keeps its allotments beside that, where a scenario has one.
+    pub kept: Option<KeptFile>,
 }
 
 impl Node {
     pub fn new(options: &Options) -> Result<Node> {
         let machine = Machine::read()?;
         machine.describe_gpus()?;
+        crate::cdi::install(&machine)?;
         crate::machine::install_nvml(&options.payload.join("libfake_nvml.so"))?;
         Ok(Node {
             lane: options.lane,
@@ -65,6 +75,9 @@ impl Node {
             payload: options.payload.clone(),
             running: None,
             cgroups: Mutex::new(Vec::new()),
+            book: Arc::default(),
+            podresources: None,
+            kept: None,
         })
     }
 
@@ -114,6 +127,9 @@ impl Node {
     /// Makes the node ready for a scenario: no pods, and maitred running with these settings.
     pub fn prepare(&mut self, settings: &Settings) -> Result<()> {
         self.clean()?;
+        self.podresources = None;
+        self.kept = None;
+        allotted::remove_files();
         if !self.containerd.is_running() {
             self.start_containerd()?;
         }
@@ -217,8 +233,30 @@ impl Node {
         Ok(())
     }
 
-    /// The pod's cgroup and sandbox.
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(&self, pod: &Pod) -> Result<()> {
+        let mut book = self.book();
+        book.admit(pod);
+        match self.kept {
+            Some(KeptFile::Checkpoint) => book.write_checkpoint(),
+            Some(KeptFile::CpuState) => book.write_cpu_state(&self.machine.all_cpus()),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on the kubelet's podresources service stands, in that manner.
+    pub fn serve_podresources(&mut self, manner: Manner) -> Result<()> {
+        self.podresources = None;
+        self.podresources = Some(Server::start(manner, self.book.clone())?);
+        Ok(())
+    }
+
+    /// The pod's cgroup and sandbox. The kubelet has admitted it by then: its devices are allotted.
     pub fn sandbox(&self, pod: &Pod) -> Result<String> {
+        self.admit(pod)?;
         self.cgroups.lock().unwrap_or_else(|poison| poison.into_inner()).push(pod.cgroup_parent());
         kubelet::make_pod_cgroup(pod)?;
         self.cri.run_pod_sandbox(&kubelet::sandbox_config(pod), pod.handler)
@@ -252,6 +290,12 @@ impl Node {
         observe::container(&self.cri, container, self.lane.start_limit())
     }
 
+    /// How each path that the first container of a pod was told to open did open inside it.
+    pub fn opened(&self, seated: &Seated) -> Result<BTreeMap<String, Opened>> {
+        let log = kubelet::log_file(&seated.pod, &seated.pod.containers[0], 0);
+        observe::opened(Path::new(&log), self.lane.start_limit())
+    }
+
     /// Kills the pod's first container from outside and waits until containerd has noticed.
     pub fn crash(&self, seated: &Seated) -> Result<()> {
         let container = &seated.containers[0];
@@ -276,8 +320,14 @@ impl Node {
         for container in &seated.containers {
             self.cri.stop_container(container)?;
         }
-        self.remove_sandbox(&seated.sandbox)?;
-        cgroup::remove(&seated.pod.cgroup_parent());
+        self.remove_pod(&seated.pod, &seated.sandbox)
+    }
+
+    /// `remove`, where no container runs any more.
+    pub fn remove_pod(&self, pod: &Pod, sandbox: &str) -> Result<()> {
+        self.remove_sandbox(sandbox)?;
+        self.book().forget(pod);
+        cgroup::remove(&pod.cgroup_parent());
         Ok(())
     }
 
@@ -296,6 +346,7 @@ impl Node {
             let ends: Vec<_> = all.iter().map(|pod| scope.spawn(|| self.remove_sandbox(&pod.id))).collect();
             ends.into_iter().try_for_each(|end| end.join().expect("ending a pod does not panic"))
         })?;
+        self.book().clear();
         for path in self.cgroups.lock().unwrap_or_else(|poison| poison.into_inner()).drain(..) {
             cgroup::remove(&path);
         }

@@ -3,10 +3,12 @@
 use crate::cgroup;
 use crate::cri::Cri;
 use crate::list::{self, Set};
+use crate::pod::GPU_MOUNTS;
 use crate::wait;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 const PROGRAM: &str = "/tenant";
@@ -21,6 +23,44 @@ pub struct Seen {
     pub mems: Set,
     pub env: HashMap<String, String>,
     pub cpu_max: String,
+    /// Where something is mounted inside it.
+    pub mounts: BTreeSet<String>,
+}
+
+/// How an attempt to open a device node inside a container ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// The node is there and its cgroup allows it. The stand-ins' numbers have no driver, so that the kernel
+    /// says ENXIO after it has asked the cgroup.
+    Allowed,
+    /// The node is not there.
+    Absent,
+    /// The cgroup forbids it.
+    Denied,
+    /// Anything else, by its error number.
+    Other(i32),
+}
+
+impl Opened {
+    fn of(errno: i32) -> Opened {
+        match errno {
+            0 | libc::ENXIO | libc::ENODEV => Opened::Allowed,
+            libc::ENOENT => Opened::Absent,
+            libc::EPERM => Opened::Denied,
+            other => Opened::Other(other),
+        }
+    }
+}
+
+/// What `tenant open` has written to its log, once it has opened everything.
+pub fn opened(log: &Path, limit: Duration) -> Result<BTreeMap<String, Opened>> {
+    let read = || fs::read_to_string(log).with_context(|| format!("reading {}", log.display()));
+    wait::until(limit, "the container has opened its devices", || Ok(read()?.contains(" ready")))?;
+    let text = read()?;
+    // Each line begins with a time, the stream and a letter.
+    let words = text.lines().filter_map(|line| line.splitn(4, ' ').nth(3));
+    let opened = words.filter_map(|line| line.split_once(": "));
+    opened.map(|(path, code)| Ok((path.to_owned(), Opened::of(code.trim().parse()?)))).collect()
 }
 
 impl Seen {
@@ -28,6 +68,16 @@ impl Seen {
     pub fn gpus(&self) -> Vec<String> {
         let value = self.env.get("NVIDIA_VISIBLE_DEVICES").map(String::as_str).unwrap_or_default();
         value.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The GPUs it is given by mounts.
+    pub fn mounted_gpus(&self) -> Vec<String> {
+        let below = |at: &String| {
+            // /var/run may be a link to /run.
+            let at = at.strip_prefix("/var").unwrap_or(at);
+            at.strip_prefix(GPU_MOUNTS.trim_start_matches("/var"))?.strip_prefix('/').map(str::to_owned)
+        };
+        self.mounts.iter().filter_map(below).collect()
     }
 }
 
@@ -64,6 +114,7 @@ pub fn container(cri: &Cri, container: &str, limit: Duration) -> Result<Seen> {
         mems: list::parse(field(&status, "Mems_allowed_list")?)?,
         env: environment(pid)?,
         cpu_max: cgroup::cpu_max(&cgroup)?,
+        mounts: mounts(pid)?,
         cgroup,
     };
     let (cpus, mems) = cgroup::effective_cpuset(&seen.cgroup)?;
@@ -103,6 +154,12 @@ fn environment(pid: u32) -> Result<HashMap<String, String>> {
     let text = proc(pid, "environ")?;
     let pairs = text.split('\0').filter_map(|entry| entry.split_once('='));
     Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+}
+
+/// The fifth field of each line of mountinfo.
+fn mounts(pid: u32) -> Result<BTreeSet<String>> {
+    let text = proc(pid, "mountinfo")?;
+    Ok(text.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned).collect())
 }
 
 /// The cpuset hierarchy's path on v1, the only path on v2.

@@ -51,6 +51,9 @@ pub struct Options {
     /// Time container creates with no plugin, with one that does nothing and with maitred, in turn.
     #[arg(long, value_name = "ROUNDS")]
     pub bench_create: Option<u32>,
+    /// Time pods with the kubelet's podresources service and without it, in turn.
+    #[arg(long, value_name = "ROUNDS")]
+    pub bench_podresources: Option<u32>,
     /// Be that plugin which does nothing.
     #[arg(long, value_name = "SOCKET")]
     pub idle_plugin: Option<PathBuf>,

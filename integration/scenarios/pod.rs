@@ -1,5 +1,8 @@
 //! What a scenario asks for: a pod as a user writes it, with requests and limits.
 
+use crate::cdi;
+use crate::list::Set;
+use crate::machine::Gpu;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,6 +39,51 @@ pub struct Container {
     pub env: Vec<(String, String)>,
     pub annotations: BTreeMap<String, String>,
     pub resources: Resources,
+    /// Host path and container path of each.
+    pub mounts: Vec<(String, String)>,
+    /// Host path and container path of each device node that CRI passes.
+    pub devices: Vec<(String, String)>,
+    /// Fully qualified CDI names in the CRI field.
+    pub cdi_devices: Vec<String>,
+    /// What the kubelet has allotted, whatever the container shows of it.
+    pub allotted: Vec<Allotment>,
+    /// Its exclusive CPUs, where the kubelet manages them.
+    pub cpus: Option<Set>,
+}
+
+/// Devices of one resource, each with the node the device plugin gave it.
+#[derive(Debug, Clone)]
+pub struct Allotment {
+    pub resource: &'static str,
+    pub devices: Vec<(String, Option<u32>)>,
+}
+
+pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
+pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
+/// Below it the device plugin mounts a file for each GPU, under the strategy `volume-mounts`.
+pub const GPU_MOUNTS: &str = "/var/run/nvidia-container-devices";
+
+/// How a device plugin hands GPUs to a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    Env,
+    Mounts,
+    CdiAnnotation,
+    CriCdi,
+}
+
+impl Delivery {
+    pub const ALL: [Delivery; 4] =
+        [Delivery::Env, Delivery::Mounts, Delivery::CdiAnnotation, Delivery::CriCdi];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::Env => "env",
+            Delivery::Mounts => "mounts",
+            Delivery::CdiAnnotation => "cdi-annotation",
+            Delivery::CriCdi => "cri-cdi",
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -48,6 +96,8 @@ pub struct Pod {
     pub source: &'static str,
     /// The runtime class's handler; empty is the default one.
     pub handler: &'static str,
+    /// Only the pod's cgroup has its hugepage limits, as with containerd's `disable_hugetlb_controller`.
+    pub hides_hugepages: bool,
     pub containers: Vec<Container>,
 }
 
@@ -67,6 +117,11 @@ impl Pod {
             env: Vec::new(),
             annotations: BTreeMap::new(),
             resources,
+            mounts: Vec::new(),
+            devices: Vec::new(),
+            cdi_devices: Vec::new(),
+            allotted: Vec::new(),
+            cpus: None,
         };
         Pod {
             name: name.to_owned(),
@@ -75,6 +130,7 @@ impl Pod {
             annotations: BTreeMap::new(),
             source: "api",
             handler: "",
+            hides_hugepages: false,
             containers: vec![container],
         }
     }
@@ -140,6 +196,49 @@ impl Pod {
         self
     }
 
+    /// Hands these GPUs to the first container, as a device plugin that uses this strategy does.
+    pub fn gpus(mut self, delivery: Delivery, gpus: &[&Gpu]) -> Pod {
+        let container = &mut self.containers[0];
+        let uuids: Vec<&str> = gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
+        let names: Vec<String> = gpus.iter().map(|gpu| gpu.cdi_name(cdi::PLUGIN_KIND)).collect();
+        match delivery {
+            Delivery::Env => container.env.push((VISIBLE.to_owned(), uuids.join(","))),
+            Delivery::Mounts => {
+                container.env.push((VISIBLE.to_owned(), GPU_MOUNTS.to_owned()));
+                let mount = |uuid: &&str| ("/dev/null".to_owned(), format!("{GPU_MOUNTS}/{uuid}"));
+                container.mounts.extend(uuids.iter().map(mount));
+            }
+            Delivery::CdiAnnotation => {
+                let key = "cdi.k8s.io/nvidia-device-plugin_5eed0000-0000-4000-8000-000000000000";
+                container.annotations.insert(key.to_owned(), names.join(","));
+            }
+            Delivery::CriCdi => container.cdi_devices.extend(names),
+        }
+        self.allotted(GPU_RESOURCE, gpus.iter().map(|gpu| (gpu.uuid.clone(), Some(gpu.node))))
+    }
+
+    /// What the kubelet's books say of the first container.
+    pub fn allotted(
+        mut self,
+        resource: &'static str,
+        devices: impl IntoIterator<Item = (String, Option<u32>)>,
+    ) -> Pod {
+        self.containers[0].allotted.push(Allotment { resource, devices: devices.into_iter().collect() });
+        self
+    }
+
+    /// Exclusive CPUs that the kubelet's static CPU manager has given to the first container.
+    pub fn kubelet_cpus(mut self, cpus: Set) -> Pod {
+        self.containers[0].cpus = Some(cpus);
+        self
+    }
+
+    /// A device node that CRI passes by its host path.
+    pub fn device(mut self, host: String, path: String) -> Pod {
+        self.containers[0].devices.push((host, path));
+        self
+    }
+
     pub fn args(mut self, args: &[&str]) -> Pod {
         self.containers[0].args = args.iter().map(|word| (*word).to_owned()).collect();
         self
@@ -149,6 +248,13 @@ impl Pod {
     pub fn hugepages_2m(mut self, count: u64) -> Pod {
         self.containers[0].resources.hugepages.insert(2 * MIB, count * 2 * MIB);
         self
+    }
+
+    /// The same, and no container's own limits tell of them: an annotation does.
+    pub fn hidden_hugepages_2m(self, count: u64) -> Pod {
+        let mut pod = self.annotation("hugepages-2Mi.maitred.io", &format!("{}Mi", count * 2));
+        pod.hides_hugepages = true;
+        pod.hugepages_2m(count)
     }
 
     /// Adds the containers of `other`, renamed, to this pod.

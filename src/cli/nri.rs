@@ -4,7 +4,10 @@ use super::devices::Machine;
 use super::shared::Shared;
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
-use crate::decision::{CpusetUpdate, Features, Mode, Observed, Pages, PagesByNode, Seen, State};
+use crate::decision::{
+    CpuAuthority, CpusetUpdate, Features, GpuPlacement, Mode, Observed, Pages, PagesByNode, Seen, Settings,
+    State,
+};
 use crate::discover::{self, Kubelet, Root};
 use crate::host::{self, KernelModes, privileges};
 use crate::log;
@@ -161,10 +164,12 @@ impl Node {
         let config = self.config.clone();
         let state =
             State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
+        state.ledger().machine().check_options(&config.policy.cpu)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), self.features(host));
         settings.launcher = self.launcher.clone();
-        if settings.mode == Mode::Enforce && self.kubelet_decides(config.authority) {
-            settings.mode = Mode::Audit;
+        settings.authority = self.authority(config.authority);
+        if settings.mode == Mode::Enforce {
+            can_swap(&settings, host)?;
         }
         Ok(Setup { state, settings })
     }
@@ -175,29 +180,65 @@ impl Node {
         Features { preferred_many, weighted_interleave, ..host.features() }
     }
 
-    /// Two managers must not hand out the same CPUs. What the kubelet's static policy decides is not ours to
-    /// change, and this version cannot follow it either.
-    fn kubelet_decides(&self, authority: Authority) -> bool {
-        let manager = discover::kubelet_cpu_manager(&self.root).unwrap_or_else(|error| {
+    /// Two managers must not hand out the same CPUs: where the kubelet's static policy does, it is followed.
+    fn authority(&self, authority: Authority) -> CpuAuthority {
+        let found = discover::kubelet_cpu_manager(&self.root).unwrap_or_else(|error| {
             tracing::warn!(%error, "the kubelet's CPU Manager policy cannot be read: taken as not static");
             None
         });
-        let is_static = manager.as_ref().is_some_and(|manager| manager.policy == "static");
-        let source = manager.map_or_else(|| "nothing says otherwise".to_owned(), |manager| manager.source);
-        match (is_static, authority) {
-            (false, _) => tracing::info!(source, "the kubelet's CPU Manager policy is not static"),
-            (true, Authority::Auto) => tracing::error!(
+        let is_static = found.as_ref().is_some_and(|manager| manager.policy == "static");
+        let (policy, source) = found.map_or_else(
+            || ("none".to_owned(), "no file or flag says otherwise".to_owned()),
+            |manager| (manager.policy, manager.source),
+        );
+        let decided = match (authority, is_static) {
+            (Authority::Auto, true) | (Authority::Kubelet, _) => CpuAuthority::Kubelet,
+            (Authority::Auto, false) | (Authority::Maitred, _) => CpuAuthority::Maitred,
+        };
+        let name = match decided {
+            CpuAuthority::Kubelet => "kubelet",
+            CpuAuthority::Maitred => "maitred",
+        };
+        tracing::info!(authority = name, kubelet_policy = policy, source, "who picks exclusive CPUs");
+        match (authority, is_static) {
+            (Authority::Maitred, true) => tracing::warn!(
                 source,
-                "the kubelet's CPU Manager policy is static: only auditing; set it to none, or authority = \
-                 \"maitred\" to enforce all the same"
+                "the kubelet's CPU Manager policy is static: it hands out CPUs too; set it to none, or authority to auto"
             ),
-            (true, Authority::Maitred) => tracing::warn!(
+            (Authority::Kubelet, false) => tracing::warn!(
                 source,
-                "the kubelet's CPU Manager policy is static: it hands out CPUs too; set it to none"
+                "the kubelet's CPU Manager policy is not static: nobody gives out exclusive CPUs; set authority to auto"
             ),
+            _ => {}
         }
-        is_static && authority == Authority::Auto
+        decided
     }
+}
+
+/// Other GPUs than the device plugin's are given whole or not at all, so the runtime must be able to take a device
+/// away again, and every CPU must be ours to fit around them.
+fn can_swap(settings: &Settings, host: &nri::Host) -> Result<(), BoxError> {
+    let Features { remove_devices, add_cdi, .. } = settings.features;
+    let word = match settings.gpu_placement {
+        GpuPlacement::Keep => return Ok(()),
+        GpuPlacement::Repair => "repair",
+        GpuPlacement::Choose => "choose",
+    };
+    if !(remove_devices && add_cdi) {
+        return Err(format!(
+            "gpu.placement = \"{word}\" takes devices away from containers, which needs NRI 0.10 or later (containerd \
+             2.2): this is {host}; use \"keep\""
+        )
+        .into());
+    }
+    if settings.authority == CpuAuthority::Kubelet {
+        return Err(format!(
+            "gpu.placement = \"{word}\" cannot be had while the kubelet's CPU Manager gives out the CPUs: use \"keep\", \
+             or set its policy to none"
+        )
+        .into());
+    }
+    Ok(())
 }
 
 /// Real cgroups and nodes behind what the daemon asks of them.
@@ -285,7 +326,7 @@ impl nri::Cgroups for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nri::Host;
+    use crate::nri::{Host, Version};
 
     /// A machine of one CPU whose kubelet has that CPU Manager policy, and the node it is under `config`.
     fn node(kubelet: &str, config: &str) -> (tempfile::TempDir, Node) {
@@ -318,16 +359,45 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_static_kubelet_it_only_audits_unless_told_otherwise() {
-        for (kubelet, config, mode) in [
-            ("none", "", Mode::Enforce),
-            ("static", "", Mode::Audit),
-            ("static", "authority = \"maitred\"", Mode::Enforce),
-            ("none", "mode = \"audit\"", Mode::Audit),
+    fn a_static_kubelet_is_followed_unless_told_otherwise() {
+        for (kubelet, config, authority) in [
+            ("none", "", CpuAuthority::Maitred),
+            ("static", "", CpuAuthority::Kubelet),
+            ("static", "authority = \"maitred\"", CpuAuthority::Maitred),
+            ("none", "authority = \"kubelet\"", CpuAuthority::Kubelet),
         ] {
             let (_dir, mut node) = node(kubelet, config);
-            assert_eq!(node.prepare(&host("")).unwrap().settings.mode, mode, "{kubelet}, {config}");
+            let settings = node.prepare(&host("")).unwrap().settings;
+            assert_eq!(
+                (settings.authority, settings.mode),
+                (authority, Mode::Enforce),
+                "{kubelet}, {config}"
+            );
         }
+    }
+
+    #[test]
+    fn gpus_are_not_swapped_where_the_runtime_cannot_take_one_away() {
+        let refused = |kubelet: &str, runtime_version: &str, config: &str| {
+            let (_dir, mut node) = node(kubelet, config);
+            let host =
+                Host { runtime_version: runtime_version.into(), nri: Version::parse("0.8.0"), ..host("") };
+            let host = match runtime_version {
+                "2.2.0" => Host { nri: Version::parse("0.10.0"), ..host },
+                _ => host,
+            };
+            node.prepare(&host).err().map(|error| error.to_string())
+        };
+        let swaps = "[gpu]\nplacement = \"repair\"";
+        let error = refused("none", "2.1.9", swaps).unwrap();
+        assert!(
+            error.contains("needs NRI 0.10 or later (containerd 2.2): this is containerd 2.1.9"),
+            "{error}"
+        );
+        assert_eq!(refused("none", "2.2.0", swaps), None);
+        assert_eq!(refused("none", "2.1.9", "mode = \"audit\"\n[gpu]\nplacement = \"choose\""), None);
+        assert_eq!(refused("none", "2.1.9", ""), None);
+        assert!(refused("static", "2.2.0", swaps).unwrap().contains("CPU Manager gives out the CPUs"));
     }
 
     #[test]

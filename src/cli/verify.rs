@@ -7,7 +7,7 @@ use super::output::{self, Format};
 use super::{CliError, Exit};
 use crate::decision::{self, Drift, Seen};
 use crate::host::{Cgroups, HostError};
-use crate::ledger::Record;
+use crate::ledger::{Record, RecordError};
 use crate::model::ContainerKey;
 use crate::store::{DEFAULT_DIR, Store};
 use std::path::{Path, PathBuf};
@@ -102,8 +102,9 @@ fn records(store: &Path) -> Result<Vec<Placed>, CliError> {
 }
 
 /// An allocation is a record, or has one beside what its writer notes of the container.
-fn placed(json: &str) -> Result<Placed, Box<dyn std::error::Error>> {
-    let value: serde_json::Value = serde_json::from_str(json)?;
+fn placed(json: &str) -> Result<Placed, RecordError> {
+    // What is no JSON is no record either, and says so itself.
+    let value: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
     let Some(record) = value.get("record") else { return Ok((Record::parse(json)?, Vec::new())) };
     let cgroups = value.get("cgroups").and_then(serde_json::Value::as_array);
     let cgroups = cgroups.into_iter().flatten().filter_map(|path| path.as_str().map(str::to_owned));

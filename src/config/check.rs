@@ -6,7 +6,9 @@ use super::{
     Authority, Config, ConfigError, CpuConfig, FailureConfig, Glob, GpuConfig, LogConfig, LogFormat,
     LogLevel, MemoryConfig,
 };
-use crate::decision::{AnnotationPool, Delivery, Exempt, FailurePolicy, Ineligible, Mode};
+use crate::decision::{
+    AnnotationPool, Delivery, Exempt, FailurePolicy, GpuPlacement, Ineligible, Mode, Unrequested,
+};
 use crate::model::{
     CpuOption, CpuOptions, CpuSet, DeviceId, MemoryMode, Policy, TopologyPolicy, UnknownLocality,
 };
@@ -14,7 +16,12 @@ use crate::model::{MemoryManager, Scope};
 use std::time::Duration;
 
 const MODES: &Words<Mode> = &[("enforce", Mode::Enforce), ("audit", Mode::Audit)];
-const AUTHORITIES: &Words<Authority> = &[("auto", Authority::Auto), ("maitred", Authority::Maitred)];
+const AUTHORITIES: &Words<Authority> =
+    &[("auto", Authority::Auto), ("maitred", Authority::Maitred), ("kubelet", Authority::Kubelet)];
+const PLACEMENTS: &Words<GpuPlacement> =
+    &[("keep", GpuPlacement::Keep), ("repair", GpuPlacement::Repair), ("choose", GpuPlacement::Choose)];
+const LINKS: &Words<bool> = &[("any", false), ("nvlink", true)];
+const UNREQUESTED: &Words<Unrequested> = &[("leave", Unrequested::Leave), ("hide", Unrequested::Hide)];
 const LOCALITIES: &Words<Option<UnknownLocality>> =
     &[("auto", None), ("reject", Some(UnknownLocality::Reject)), ("ignore", Some(UnknownLocality::Ignore))];
 const INELIGIBLE: &Words<Ineligible> =
@@ -46,14 +53,6 @@ const LEVELS: &Words<LogLevel> = &[
 const FORMATS: &Words<LogFormat> =
     &[("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
 
-/// Pairs of CPU options the kubelet refuses together.
-const CPU_EXCLUSIONS: &[(CpuOption, CpuOption)] = &[
-    (CpuOption::DistributeAcrossCores, CpuOption::FullPcpusOnly),
-    (CpuOption::DistributeAcrossCores, CpuOption::DistributeAcrossNuma),
-    (CpuOption::DistributeAcrossCores, CpuOption::PreferAlignByUncoreCache),
-    (CpuOption::PreferAlignByUncoreCache, CpuOption::DistributeAcrossNuma),
-];
-
 /// In milliseconds: no decision is surely made sooner, and no runtime waits longer.
 const DEADLINES: std::ops::RangeInclusive<i64> = 10..=60_000;
 
@@ -63,12 +62,9 @@ pub(super) fn check(text: &str, origin: &str) -> Checked<Config> {
     let raw: Raw = toml::from_str(text).map_err(|error| file.syntax(error))?;
     version(file, &raw)?;
     let default = Config::default();
-    let authority = file.at("authority", &raw.authority);
     let config = Config {
         mode: file.at("mode", &raw.mode).word(MODES, default.mode)?,
-        authority: authority
-            .not_yet(&[("kubelet", "use \"maitred\", with the kubelet's CPU Manager policy at none")])?
-            .word(AUTHORITIES, default.authority)?,
+        authority: file.at("authority", &raw.authority).word(AUTHORITIES, default.authority)?,
         policy: policy(file, &raw, default.policy)?,
         ineligible: file
             .at("policy.ineligible", &raw.policy.ineligible)
@@ -143,9 +139,7 @@ fn exclusions(
     if new == CpuOption::AlignBySocket && topology == TopologyPolicy::SingleNumaNode {
         return Err(field.exclusive(new, format!("policy.topology = \"{topology}\"")));
     }
-    let mut pairs = CPU_EXCLUSIONS.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
-    let other = pairs.find(|(one, other)| *one == new && before.has(*other));
-    other.map_or(Ok(()), |(one, other)| Err(field.exclusive(one, other)))
+    before.rival(new).map_or(Ok(()), |other| Err(field.exclusive(new, other)))
 }
 
 fn cpu(file: File<'_>, typed: &raw::Cpu, default: CpuConfig) -> Checked<CpuConfig> {
@@ -184,14 +178,10 @@ fn memory(file: File<'_>, typed: &raw::Memory, default: MemoryConfig) -> Checked
 }
 
 fn gpu(file: File<'_>, typed: &raw::Gpu, default: GpuConfig) -> Checked<GpuConfig> {
-    let later = "use \"keep\": the device plugin's choice stays, and the rest is fitted around it";
-    let placement = file.at("gpu.placement", &typed.placement);
-    placement.not_yet(&[("repair", later), ("choose", later)])?.word(&[("keep", ())], ())?;
-    let link = file.at("gpu.link", &typed.link).not_yet(&[("nvlink", "use \"any\"")])?;
-    link.word(&[("any", ())], ())?;
-    let unrequested = file.at("gpu.unrequested", &typed.unrequested).not_yet(&[("hide", "use \"leave\"")])?;
-    unrequested.word(&[("leave", ())], ())?;
     Ok(GpuConfig {
+        placement: file.at("gpu.placement", &typed.placement).word(PLACEMENTS, default.placement)?,
+        linked: file.at("gpu.link", &typed.link).word(LINKS, default.linked)?,
+        unrequested: file.at("gpu.unrequested", &typed.unrequested).word(UNREQUESTED, default.unrequested)?,
         annotation_pool: pool(&file.at("gpu.annotation_pool", &typed.annotation_pool))?
             .unwrap_or(default.annotation_pool),
         driver_root: file.at("gpu.driver_root", &typed.driver_root).path(default.driver_root)?,

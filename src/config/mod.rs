@@ -13,7 +13,8 @@ pub use error::{ConfigError, Place};
 pub use glob::Glob;
 
 use crate::decision::{
-    AnnotationPool, Delivery, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings,
+    AnnotationPool, CpuAuthority, Delivery, Exempt, FailurePolicy, Features, GpuPlacement, Ineligible, Mode,
+    Settings, Unrequested,
 };
 use crate::engine::Reserve;
 use crate::model::{
@@ -62,10 +63,12 @@ pub struct Config {
 /// Who picks exclusive CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
-    /// maitred, unless the kubelet's static policy decides; then this version only audits.
+    /// The kubelet, where its CPU Manager policy is static; else maitred.
     Auto,
     /// maitred does.
     Maitred,
+    /// The kubelet's static CPU Manager does.
+    Kubelet,
 }
 
 /// `[cpu]`, without what is part of the policy.
@@ -96,6 +99,12 @@ pub struct MemoryConfig {
 /// `[gpu]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuConfig {
+    /// What becomes of the GPUs a device plugin assigned.
+    pub placement: GpuPlacement,
+    /// The GPUs of a container must be connected by NVLink.
+    pub linked: bool,
+    /// What becomes of GPUs that a container sees without having asked for them.
+    pub unrequested: Unrequested,
     /// The GPUs that annotations may ask for.
     pub annotation_pool: AnnotationPool,
     /// The root the driver's files lie under.
@@ -163,7 +172,13 @@ impl Default for Config {
                 prove_hugepages: false,
                 reserved: BTreeMap::new(),
             },
-            gpu: GpuConfig { annotation_pool: AnnotationPool::None, driver_root: PathBuf::from("/") },
+            gpu: GpuConfig {
+                placement: GpuPlacement::Keep,
+                linked: false,
+                unrequested: Unrequested::Leave,
+                annotation_pool: AnnotationPool::None,
+                driver_root: PathBuf::from("/"),
+            },
             nic_resources: ["rdma/*", "nvidia.com/*nic*", "*/*rdma*"].map(Glob::from).to_vec(),
             runtime: None,
             trusted_namespaces: BTreeSet::new(),
@@ -216,12 +231,17 @@ impl Config {
         check::check(text, origin)
     }
 
-    /// What governs the reducer, with the reserved CPUs as resolved against the machine and what the
-    /// runtime can do. Where the launcher lies is filled in by whoever has put it there.
+    /// What governs the reducer where maitred picks the CPUs unless told otherwise, with the reserved CPUs as
+    /// resolved against the machine and what the runtime can do. Where the launcher lies is filled in by whoever has
+    /// put it there.
     #[must_use]
     pub fn settings(&self, reserved: CpuSet, features: Features) -> Settings {
         Settings {
             mode: self.mode,
+            authority: match self.authority {
+                Authority::Kubelet => CpuAuthority::Kubelet,
+                Authority::Auto | Authority::Maitred => CpuAuthority::Maitred,
+            },
             policy: self.policy.clone(),
             ineligible: self.ineligible,
             failure: self.failure.policy,
@@ -233,6 +253,9 @@ impl Config {
             launcher: None,
             prove_hugepages: self.memory.prove_hugepages,
             annotation_pool: self.gpu.annotation_pool.clone(),
+            gpu_placement: self.gpu.placement,
+            gpus_linked: self.gpu.linked,
+            unrequested: self.gpu.unrequested,
             trusted_namespaces: self.trusted_namespaces.clone(),
             exempt: self.exempt.clone(),
             features,

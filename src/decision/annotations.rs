@@ -1,7 +1,8 @@
 //! Pod annotations: `KEY`, `KEY/pod` or `KEY/container.NAME`; the most specific one counts.
 
 use crate::model::{
-    Bytes, ContainerName, HugepageSize, MemoryMode, Quantity, Scope, TopologyPolicy, WordError,
+    Bytes, ContainerName, CpuOption, CpuOptions, HugepageSize, MemoryMode, Quantity, Scope, TopologyPolicy,
+    WordError,
 };
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -10,8 +11,17 @@ use std::str::FromStr;
 const DOMAIN: &str = ".maitred.io";
 
 /// The keys there are, in the order the README explains them.
-const KEYS: [&str; 7] =
-    ["policy", "scope", "gpus", "memory-policy", "hugepages-2Mi", "hugepages-1Gi", "exclusive"];
+const KEYS: [&str; 9] = [
+    "policy",
+    "scope",
+    "cpu-options",
+    "gpus",
+    "gpu-link",
+    "memory-policy",
+    "hugepages-2Mi",
+    "hugepages-1Gi",
+    "exclusive",
+];
 
 /// An annotation that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +42,11 @@ pub enum AnnotationError {
         "annotation {key:?} is {value:?}, more lenient than this node's {strictest}: only namespaces in annotations.trusted_namespaces may ask for that"
     )]
     TooLenient { key: String, value: String, strictest: String },
+    /// An option that is not one container's.
+    #[error(
+        "annotation {key:?} names {option}, which is about the shared pool of the whole node: expected it in the node's cpu.options alone"
+    )]
+    NodeWide { key: String, option: CpuOption },
 }
 
 /// How many GPUs an annotation asks for.
@@ -46,7 +61,9 @@ pub(super) enum GpuCount {
 pub(super) struct Wishes {
     pub policy: Option<TopologyPolicy>,
     pub scope: Option<Scope>,
+    pub cpu_options: Option<CpuOptions>,
     pub gpus: Option<GpuCount>,
+    pub linked: Option<bool>,
     /// Within, `None` is the kernel's default.
     pub memory_policy: Option<Option<MemoryMode>>,
     /// Bytes of huge pages by size, none of them zero.
@@ -59,6 +76,9 @@ pub(super) struct Wishes {
 pub(super) struct Floor {
     pub policy: TopologyPolicy,
     pub scope: Scope,
+    /// Whether sockets are as good as nodes.
+    pub align_by_socket: bool,
+    pub linked: bool,
     pub trusted: bool,
 }
 
@@ -126,7 +146,13 @@ fn split(key: &str) -> Result<Option<(&str, Target<'_>)>, AnnotationError> {
 }
 
 fn check(key: &str, word: &str, value: &str) -> Result<(), AnnotationError> {
-    let lenient = Floor { policy: TopologyPolicy::None, scope: Scope::Container, trusted: true };
+    let lenient = Floor {
+        policy: TopologyPolicy::None,
+        scope: Scope::Container,
+        align_by_socket: true,
+        linked: false,
+        trusted: true,
+    };
     apply(&mut Wishes::default(), word, key, value, lenient)
 }
 
@@ -140,6 +166,8 @@ fn apply(
     match word {
         "policy" => wishes.policy = Some(no_laxer(key, value, floor.policy, floor.trusted)?),
         "scope" => wishes.scope = Some(no_laxer(key, value, floor.scope, floor.trusted)?),
+        "cpu-options" => wishes.cpu_options = Some(cpu_options(key, value, floor)?),
+        "gpu-link" => wishes.linked = Some(linked(key, value, floor)?),
         "gpus" => wishes.gpus = Some(gpu_count(key, value)?),
         // Whatever the mode, cpuset.mems is the limit: none asks for more than another.
         "memory-policy" => wishes.memory_policy = Some(memory_mode(key, value)?),
@@ -171,6 +199,26 @@ where
         });
     }
     Ok(wish)
+}
+
+/// Names separated by commas; none of them twice is no matter, and nothing at all is no option.
+fn cpu_options(key: &str, value: &str, floor: Floor) -> Result<CpuOptions, AnnotationError> {
+    let mut options = CpuOptions::default();
+    for name in value.split(',').map(str::trim).filter(|_| !value.trim().is_empty()) {
+        let option = parsed(key, name)?;
+        match option {
+            CpuOption::StrictReservation => {
+                return Err(AnnotationError::NodeWide { key: key.into(), option });
+            }
+            // It takes placements over several nodes of a socket for aligned.
+            CpuOption::AlignBySocket if !floor.align_by_socket && !floor.trusted => {
+                let (key, value) = (key.into(), option.to_string());
+                return Err(AnnotationError::TooLenient { key, value, strictest: "cpu.options".into() });
+            }
+            _ => options.0.insert(option),
+        };
+    }
+    Ok(options)
 }
 
 fn gpu_count(key: &str, value: &str) -> Result<GpuCount, AnnotationError> {
@@ -218,6 +266,23 @@ fn pages(
     }
 }
 
+fn linked(key: &str, value: &str, floor: Floor) -> Result<bool, AnnotationError> {
+    match value {
+        "nvlink" => Ok(true),
+        "any" if floor.linked && !floor.trusted => Err(AnnotationError::TooLenient {
+            key: key.into(),
+            value: value.into(),
+            strictest: "nvlink".into(),
+        }),
+        "any" => Ok(false),
+        _ => Err(AnnotationError::Value {
+            key: key.into(),
+            value: value.into(),
+            expected: "any or nvlink".into(),
+        }),
+    }
+}
+
 fn boolean(key: &str, value: &str) -> Result<bool, AnnotationError> {
     value.parse().map_err(|_| AnnotationError::Value {
         key: key.into(),
@@ -230,8 +295,13 @@ fn boolean(key: &str, value: &str) -> Result<bool, AnnotationError> {
 mod tests {
     use super::*;
 
-    const STRICT: Floor =
-        Floor { policy: TopologyPolicy::SingleNumaNode, scope: Scope::Container, trusted: false };
+    const STRICT: Floor = Floor {
+        policy: TopologyPolicy::SingleNumaNode,
+        scope: Scope::Container,
+        align_by_socket: false,
+        linked: false,
+        trusted: false,
+    };
 
     fn read(pairs: &[(&str, &str)], floor: Floor) -> Result<Wishes, String> {
         let annotations = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -268,6 +338,20 @@ mod tests {
             ),
             ([("gpus.maitred.io", "-1")], "expected a number of GPUs"),
             ([("gpus.maitred.io", "99999999999")], "expected a number of GPUs"),
+            (
+                [("cpu-options.maitred.io", "full-pcpu")],
+                "is \"full-pcpu\": expected one of full-pcpus-only, ",
+            ),
+            ([("cpu-options.maitred.io", "full-pcpus-only,")], "is \"\": expected one of full-pcpus-only, "),
+            (
+                [("cpu-options.maitred.io", "strict-cpu-reservation")],
+                "names strict-cpu-reservation, which is about the shared pool of the whole node",
+            ),
+            (
+                [("cpu-options.maitred.io/container.main", "align-by-socket")],
+                "is \"align-by-socket\", more lenient than this node's cpu.options",
+            ),
+            ([("gpu-link.maitred.io", "pcie")], "is \"pcie\": expected any or nvlink"),
             ([("exclusive.maitred.io", "no")], "is \"no\": expected true or false"),
             (
                 [("policy.maitred.io", "strict")],
@@ -290,6 +374,10 @@ mod tests {
     fn only_trusted_namespaces_may_loosen() {
         let pairs = [("policy.maitred.io", "best-effort")];
         assert!(read(&pairs, STRICT).unwrap_err().contains("more lenient than this node's single-numa-node"));
+        let linked = Floor { linked: true, ..STRICT };
+        let any = [("gpu-link.maitred.io", "any")];
+        assert!(read(&any, linked).unwrap_err().contains("more lenient than this node's nvlink"));
+        assert_eq!(read(&any, Floor { trusted: true, ..linked }).unwrap().linked, Some(false));
         let trusted = Floor { trusted: true, ..STRICT };
         assert_eq!(read(&pairs, trusted).unwrap().policy, Some(TopologyPolicy::BestEffort));
         let lax = Floor { policy: TopologyPolicy::None, ..STRICT };

@@ -1,20 +1,19 @@
 //! One container about to be made.
 
 use super::annotated::{POOLED_GPU, Understood, invalid};
-use super::ineligible::{check_eligible, is_ineligible};
+use super::ineligible::is_ineligible;
+use super::seat::{self, Seated};
 use super::state::Role;
 use super::step::{key, verdict};
 use super::understand::{self, Moment};
 use super::words::{describe, placed_line, sentence, shared_line};
 use super::{
-    Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Verdict, delivery, devices, hidden, sandbox,
+    CpuAuthority, Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Unrequested, Verdict,
+    delivery, devices, hidden_pages, sandbox,
 };
-use crate::engine::{self, GPU, Seat};
+use crate::engine::GPU;
 use crate::ledger::{RECORD_ANNOTATION, Record};
-use crate::model::{
-    ContainerFacts, ContainerKey, ContainerRequest, DeviceRequest, MemoryManager, NodeSet, Placement,
-    PodFacts, Policy, Qos, Reason, Rejection,
-};
+use crate::model::{ContainerFacts, ContainerKind, DeviceRequest, NodeSet, Placement, PodFacts, Rejection};
 
 /// Seats a container, or refuses it.
 pub(super) fn create(
@@ -24,14 +23,20 @@ pub(super) fn create(
     settings: &Settings,
 ) -> Outcome {
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
-    let container = &*hidden::shown(state, pod, container);
-    let placed = forged(container)
-        .and_then(|()| understand::understand(pod, container, Moment::Making, &state.topology, settings))
-        .and_then(|understood| {
-            let within = hidden::within_pod(state, pod, container, &understood.request);
-            within.map_err(|text| invalid(&container.name, text))?;
-            Ok((seat(state, pod, &understood, settings)?, understood))
-        });
+    let container = &*hidden_pages::shown(state, pod, container);
+    let understood = forged(container).and_then(|()| {
+        let known = state.known(&pod.uid, &container.name);
+        understand::understand(pod, container, Moment::Making, known, &state.topology, settings)
+    });
+    let understood = understood.and_then(|understood| {
+        let within = hidden_pages::within_pod(state, pod, container, &understood.request);
+        within.map(|()| understood).map_err(|text| invalid(&container.name, text))
+    });
+    if let Ok(understood) = &understood {
+        state.make_way(pod, understood);
+    }
+    let placed = understood
+        .and_then(|understood| Ok((seat::seat(state, pod, container, &understood, settings)?, understood)));
     match (placed, understand::exemption(pod, Some(container), settings)) {
         (Ok((seated, understood)), None) => settle(state, pod, container, seated, &understood, settings),
         (Err(rejection), None) => refuse(pod, container, rejection, state, settings),
@@ -58,61 +63,6 @@ fn forged(container: &ContainerFacts) -> Result<(), Box<Rejection>> {
     }
 }
 
-/// Where a container sits, and on which of its pod's nodes.
-struct Seated {
-    placement: Placement,
-    seat: Option<Seat>,
-}
-
-fn seat(
-    state: &State,
-    pod: &PodFacts,
-    understood: &Understood,
-    settings: &Settings,
-) -> Result<Option<Seated>, Box<Rejection>> {
-    let (request, policy) = (&understood.request, &understood.policy);
-    if !takes_a_seat(request, policy) {
-        return Ok(None);
-    }
-    not_given_to_others(state, pod, request)?;
-    let named = |mut rejection: Rejection| {
-        rejection.container = Some(request.name.clone());
-        Box::new(rejection)
-    };
-    let occupancy = &*state.occupancy_for(&ContainerKey::new(pod.uid.clone(), request.name.clone()));
-    let seat = sandbox::seat(state, occupancy, pod, request, policy).map_err(named)?;
-    let machine = state.ledger.machine();
-    let placement = engine::admit_container(machine, occupancy, &pod.uid, request, seat.as_ref(), policy)
-        .map_err(named)?;
-    check_eligible(request, settings.ineligible)?;
-    Ok(Some(Seated { placement, seat }))
-}
-
-/// A name in the environment takes nobody's GPU, least of all one that we gave to another pod.
-fn not_given_to_others(
-    state: &State,
-    pod: &PodFacts,
-    request: &ContainerRequest,
-) -> Result<(), Box<Rejection>> {
-    let Some(DeviceRequest::Claimed(claimed)) = request.devices.get(&GPU.into()) else { return Ok(()) };
-    let given = state.ledger.iter().filter(|(key, _)| key.pod != pod.uid).find_map(|(key, held)| {
-        let gpus = [GPU, POOLED_GPU].iter().filter_map(|name| held.placement.devices.get(&(*name).into()));
-        gpus.flatten().find(|id| claimed.contains(*id)).map(|id| (key, id))
-    });
-    given.map_or(Ok(()), |(holder, id)| {
-        let text = format!("its environment names GPU {id}, which was given to {holder}");
-        Err(Box::new(Rejection::of_container(Reason::UnexpectedAdmission, request.name.clone(), text)))
-    })
-}
-
-/// Whether there is anything about a container that has a place.
-pub(super) fn takes_a_seat(request: &ContainerRequest, policy: &Policy) -> bool {
-    let memory = request.qos == Qos::Guaranteed
-        && policy.memory == MemoryManager::Static
-        && (request.memory.0 > 0 || !request.hugepages.is_empty());
-    memory || request.exclusive_cpus().is_some() || !request.devices.is_empty()
-}
-
 fn settle(
     state: &mut State,
     pod: &PodFacts,
@@ -121,11 +71,20 @@ fn settle(
     understood: &Understood,
     settings: &Settings,
 ) -> Outcome {
-    let Some(Seated { mut placement, seat }) = seated else {
-        let line = shared_line(pod, container, understood);
-        return share(state, pod, container, None, line, settings);
+    let hidden = hidden(container, understood, settings);
+    let Some(Seated { mut placement, seat, swap }) = seated else {
+        let line = shared_line(pod, container, understood, hidden.is_some());
+        let shared = share(state, pod, container, None, line, settings);
+        state.claim(container, understood);
+        return hide(hidden, shared);
     };
+    let swapped = swap.is_some();
     let mut edit = edit_of(state, container, understood, &placement, settings);
+    edit.env.extend(hidden);
+    if let Some(swap) = swap {
+        let Edit { env, annotations, remove_mounts, mounts, remove_devices, devices, cdi_devices, .. } = swap;
+        edit = Edit { env, annotations, remove_mounts, mounts, remove_devices, devices, cdi_devices, ..edit };
+    }
     let delivered = match deliver(&mut edit, container, understood, &placement, settings) {
         Ok(delivered) => delivered,
         Err(rejection) => return refuse(pod, container, rejection, state, settings),
@@ -137,16 +96,19 @@ fn settle(
     if let Some(seat) = seat {
         state.ledger.set_seat(pod.uid.clone(), seat);
     }
-    let line = placed_line(pod, container, understood, &placement);
+    let line = placed_line(pod, container, understood, &placement, swapped);
     let line = Verdict { memory_policy: delivered, ..line };
     edit.record = Some(Record::new(&key, &container.id, &placement).to_json());
     if placement.cpus.is_empty() {
         let near = (settings.ineligible == Ineligible::Align && is_ineligible(&understood.request))
             .then(|| placement.affinity.clone())
             .flatten();
-        return merge(edit, share(state, pod, container, near, line, settings));
+        let shared = share(state, pod, container, near, line, settings);
+        state.claim(container, understood);
+        return merge(edit, shared);
     }
     state.track(key, container, &pod.id, Role::Exclusive);
+    state.claim(container, understood);
     state.tell(&container.id, &placement.cpus);
     let updates = state.spread(settings);
     let quotas = pod_quota(state, pod, settings).into_iter().collect();
@@ -160,8 +122,34 @@ fn pod_quota(state: &State, pod: &PodFacts, settings: &Settings) -> Option<Strin
     let asked = sandbox::sums(pod).cpu_milli;
     let of_pod = state.ledger.iter().filter(|(key, _)| key.pod == pod.uid);
     let held: usize = of_pod.map(|(_, holding)| holding.placement.cpus.len()).sum();
-    let all = settings.drop_cfs_quota && asked > 0 && held as u64 * 1000 == asked;
+    let ours = settings.drop_cfs_quota && settings.authority == CpuAuthority::Maitred;
+    let all = ours && asked > 0 && held as u64 * 1000 == asked;
     all.then(|| pod.cgroup_parent.clone())
+}
+
+/// What hides the GPUs from a container that asks for none and that its image would show all of them.
+fn hidden(
+    container: &ContainerFacts,
+    understood: &Understood,
+    settings: &Settings,
+) -> Option<(String, String)> {
+    let asks = [GPU, POOLED_GPU].iter().any(|name| understood.request.devices.contains_key(&(*name).into()));
+    let shown = devices::env(container, devices::VISIBLE)?.split(',').any(|word| word.trim() == "all");
+    let hides = settings.unrequested == Unrequested::Hide
+        && shown
+        && understood.every_gpu
+        && !asks
+        && !container.resources.every_device;
+    hides.then(|| (devices::VISIBLE.to_owned(), "void".to_owned()))
+}
+
+/// The same for one of the shared pool.
+fn hide(hidden: Option<(String, String)>, mut shared: Outcome) -> Outcome {
+    if let Some(variable) = hidden {
+        let edit = Edit { env: vec![variable], ..Edit::default() };
+        shared = merge(edit, shared);
+    }
+    shared
 }
 
 /// A container of the shared pool that also holds memory or devices: both edits.
@@ -181,7 +169,7 @@ fn edit_of(
     settings: &Settings,
 ) -> Edit {
     let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
-    let exclusive = !placement.cpus.is_empty();
+    let exclusive = !placement.cpus.is_empty() && settings.authority == CpuAuthority::Maitred;
     Edit {
         cpus: exclusive.then(|| placement.cpus.clone()),
         drop_quota: exclusive && settings.drop_cfs_quota && container.resources.quota.is_some_and(|q| q > 0),
@@ -261,7 +249,21 @@ fn share_exempt(
         Err(rejection) => (format!("{why}; would have been refused: {rejection}"), true),
     };
     let line = Verdict { warn, ..verdict(pod, Some(container), Decision::Exempt, text) };
-    share(state, pod, container, None, line, settings)
+    let shared = share(state, pod, container, None, line, settings);
+    hold_given(state, pod, container);
+    shared
+}
+
+/// What the kubelet gave an exempt container is its own as well; where another has it, nothing is said against it.
+fn hold_given(state: &mut State, pod: &PodFacts, container: &ContainerFacts) {
+    let key = key(pod, container);
+    let devices = state.exact_devices(&key);
+    let placement = Placement { devices, ..Placement::default() };
+    let held = !placement.devices.is_empty()
+        && state.ledger.adopt(key.clone(), container.id.clone(), ContainerKind::Unknown, placement).is_ok();
+    if held {
+        state.sandbox_of.insert(key, pod.id.clone());
+    }
 }
 
 fn refuse(
@@ -271,7 +273,8 @@ fn refuse(
     state: &mut State,
     settings: &Settings,
 ) -> Outcome {
-    let request = understand::understand(pod, container, Moment::Making, &state.topology, settings)
+    let known = state.known(&pod.uid, &container.name);
+    let request = understand::understand(pod, container, Moment::Making, known, &state.topology, settings)
         .map(|understood| describe(&understood.request));
     let line = verdict(pod, Some(container), Decision::Rejected, rejection.to_string());
     Outcome {

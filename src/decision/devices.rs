@@ -19,7 +19,7 @@ pub const PCI: &str = "pci";
 pub(super) const MOUNT_DIR: &str = "/var/run/nvidia-container-devices";
 
 /// What container annotations with CDI names in their value begin with.
-const CDI_ANNOTATION: &str = "cdi.k8s.io/";
+pub(super) const CDI_ANNOTATION: &str = "cdi.k8s.io/";
 /// What is mounted in a GPU's name.
 const NOTHING: &str = "/dev/null";
 /// The major number of every `/dev/nvidiaN` (the kernel's `devices.txt`).
@@ -273,79 +273,4 @@ fn add_pci(claims: &mut Claims, address: PciAddress, topology: &Topology) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{container, machine};
-    use super::*;
-    use crate::model::{DeviceNode, MountFacts};
-
-    fn of(env: &[&str]) -> Claims {
-        let mut facts = container("main");
-        facts.env = env.iter().map(|e| (*e).to_owned()).collect();
-        claims(&facts, &machine()).unwrap()
-    }
-
-    fn gpus_of(env: &[&str]) -> Vec<String> {
-        of(env).gpus().into_iter().flatten().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn every_spelling_of_a_gpu_is_the_same_gpu() {
-        assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-b,GPU-a::1"]), ["GPU-a", "GPU-b"]);
-        // Index 1 is GPU-b although its minor number is 0.
-        assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=1"]), ["GPU-b"]);
-        assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-gone"]), ["GPU-gone"]);
-        let mut nameless = machine();
-        nameless.gpus[1].uuid = None;
-        let mut facts = container("main");
-        facts.env = vec!["NVIDIA_VISIBLE_DEVICES=1".into()];
-        let by_index = claims(&facts, &nameless).unwrap();
-        assert_eq!(
-            by_index.gpus().unwrap().first().unwrap().as_str(),
-            "0000:21:00.0",
-            "as the engine has it"
-        );
-        assert_eq!(gpus_of(&["NVIDIA_VISIBLE_DEVICES=GPU-a", "NVIDIA_VISIBLE_DEVICES=GPU-b"]), ["GPU-b"]);
-    }
-
-    #[test]
-    fn special_words_are_no_gpus() {
-        for word in ["", "void", "none"] {
-            assert_eq!(of(&[&format!("NVIDIA_VISIBLE_DEVICES={word}")]), Claims::default(), "{word}");
-        }
-        let all = of(&["NVIDIA_VISIBLE_DEVICES=all"]);
-        assert!(all.every_gpu && all.devices.is_empty());
-    }
-
-    #[test]
-    fn mounts_and_cdi_names_claim_too() {
-        let mut facts = container("main");
-        facts.env = vec![format!("{VISIBLE}={MOUNT_DIR}")];
-        facts.mounts =
-            vec![MountFacts { source: "/dev/null".into(), destination: format!("{MOUNT_DIR}/GPU-a") }];
-        facts.cdi_devices = vec!["k8s.device-plugin.nvidia.com/gpu=GPU-b".into(), "vendor.com/nic=x".into()];
-        let claims = claims(&facts, &machine()).unwrap();
-        assert_eq!(claims.gpus().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn nics_come_from_uverbs_nodes_and_pci_addresses() {
-        let mut facts = container("main");
-        facts.env =
-            vec!["PCIDEVICE_NVIDIA_COM_NIC=0000:51:00.0,0000:99:00.0".into(), "PCIDEVICE_X_INFO={}".into()];
-        facts.devices = vec![DeviceNode { path: "/dev/infiniband/uverbs0".into(), major: 231, minor: 192 }];
-        let claims = claims(&facts, &machine()).unwrap();
-        assert_eq!(claims.devices[&NIC.into()].len(), 1);
-        assert_eq!(claims.devices[&PCI.into()].first().unwrap().as_str(), "0000:99:00.0");
-    }
-
-    #[test]
-    fn a_malformed_address_is_named() {
-        let mut facts = container("main");
-        facts.env = vec!["PCIDEVICE_X=51:00".into()];
-        let error = claims(&facts, &machine()).unwrap_err().to_string();
-        assert!(
-            error.starts_with("environment variable PCIDEVICE_X: \"51:00\" is no PCI address"),
-            "{error}"
-        );
-    }
-}
+mod tests;

@@ -83,6 +83,7 @@ impl State {
             told: known.told.clone(),
             tried: None,
             elsewhere: true,
+            claims: Default::default(),
         };
         self.live.insert(known.record.id.clone(), live);
     }

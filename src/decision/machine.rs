@@ -17,6 +17,7 @@ pub fn machine(
     pool: &AnnotationPool,
 ) -> Result<Machine, MachineError> {
     let mut machine = Machine::new(topology, reserve)?;
+    machine.alias(POOLED_GPU.into(), GPU.into());
     let function = |function: &PciDevice| Device {
         id: DeviceId::new(function.pci.to_string()),
         nodes: function.numa_node.map(NodeSet::single),

@@ -3,24 +3,29 @@
 //! Whatever a runtime sends comes through [`step`]. `maitred plan` knows whole pods and seats them by the
 //! engine, but it has its machine, the pods' annotations and the owner's exemptions understood here.
 
+mod allotted;
 mod annotated;
 mod annotations;
+mod cpu_options;
 mod create;
 mod delivery;
 mod devices;
 mod elsewhere;
 mod encoded;
 mod event;
-mod hidden;
+mod hidden_pages;
 mod hugepages;
 mod ineligible;
+mod kubelet;
 mod machine;
 mod outcome;
 mod proof;
 mod sandbox;
+mod seat;
 mod settings;
 mod state;
 mod step;
+mod swap;
 mod synchronize;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -39,6 +44,9 @@ pub use ineligible::check_eligible;
 pub use machine::machine;
 pub use outcome::{CpusetUpdate, Decision, Delivery, Edit, Mount, Outcome, Reply, Verdict};
 pub use proof::{Drift, Seen, SeenProcess, drifts};
-pub use settings::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+pub use settings::{
+    AnnotationPool, CpuAuthority, Exempt, FailurePolicy, Features, GpuPlacement, Ineligible, Mode, Settings,
+    Unrequested,
+};
 pub use state::State;
 pub use step::{failure, step};

@@ -44,6 +44,8 @@ pub struct Edit {
     pub env: Vec<(String, String)>,
     /// The allocation record, for the annotation [`crate::ledger::RECORD_ANNOTATION`].
     pub record: Option<String>,
+    /// Container annotations to set beside it.
+    pub annotations: Vec<(String, String)>,
     /// Memory policy, and the way it is to reach the container.
     pub memory_policy: Option<MemoryPolicy>,
     /// How [`Self::memory_policy`] is delivered.

@@ -1,15 +1,16 @@
 //! Pods as a whole: whether there is a table for them at all, and the end of what they held.
 
 use super::step::verdict;
-use super::{Decision, Outcome, Reply, Settings, State, Verdict, encoded, understand};
-use crate::engine::{self, Occupancy, Seat};
+use super::{Decision, GpuPlacement, Outcome, Reply, Settings, State, Verdict, encoded, understand};
+use crate::engine::{self, GPU, Occupancy, Seat};
 use crate::model::{
-    Bytes, ContainerKind, ContainerRequest, MemoryManager, PodFacts, PodRequest, Policy, Qos, Rejection,
-    Scope, TopologyPolicy,
+    Bytes, ContainerKind, ContainerName, ContainerRequest, MemoryManager, PodFacts, PodRequest, Policy, Qos,
+    Rejection, Scope, TopologyPolicy,
 };
 
-/// A sandbox is refused only when a Guaranteed pod's memory fits nowhere; whatever else does not fit is refused
-/// at its container, with a better reason. Nothing is reserved.
+/// A sandbox is refused only when the devices that the kubelet gave its containers are nowhere together, or a
+/// Guaranteed pod's memory fits nowhere; whatever else does not fit is refused at its container, with a better
+/// reason. Nothing is reserved.
 pub(super) fn run(state: &mut State, pod: PodFacts, settings: &Settings) -> Outcome {
     let refusal = no_room(state, &pod, settings).err();
     let exempt = understand::exemption(&pod, None, settings);
@@ -34,16 +35,20 @@ pub(super) fn run(state: &mut State, pod: PodFacts, settings: &Settings) -> Outc
 }
 
 fn no_room(state: &State, pod: &PodFacts, settings: &Settings) -> Result<(), Box<Rejection>> {
+    // An annotation may loosen this for a trusted namespace; its containers then say so themselves.
+    let sits_as_one =
+        settings.policy.scope == Scope::Pod && !settings.trusted_namespaces.contains(&pod.namespace);
     let memory_counts = encoded::qos(&pod.cgroup_parent) == Qos::Guaranteed
-        && settings.policy.memory == MemoryManager::Static
-        && settings.policy.scope == Scope::Pod
-        // An annotation may loosen this for a trusted namespace; its containers then say so themselves.
-        && !settings.trusted_namespaces.contains(&pod.namespace);
+        && settings.policy.memory == MemoryManager::Static;
     let sum = sums(pod);
-    if !memory_counts || sum.memory.0 == 0 || state.holds(pod) {
+    let memory = Some(sum.memory).filter(|memory| memory_counts && memory.0 > 0);
+    let devices = others(state, pod, &"".into(), settings);
+    if !sits_as_one || (memory.is_none() && devices.is_none()) || state.holds(pod) {
         return Ok(());
     }
-    let request = whole_pod(pod, ContainerRequest { opt_out: true, cpu_milli: 0, ..sum });
+    let memory = memory.unwrap_or(Bytes(0));
+    let sum = ContainerRequest { opt_out: true, cpu_milli: 0, memory, ..sum };
+    let request = whole_pod(pod, std::iter::once(sum).chain(devices).collect());
     engine::choose_seat(state.ledger.machine(), state.ledger.occupancy(), &request, &settings.policy)
         .map(|_| ())
         .map_err(|rejection| Box::new(Rejection { container: None, ..rejection }))
@@ -61,13 +66,22 @@ pub(super) fn sums(pod: &PodFacts) -> ContainerRequest {
     }
 }
 
-fn whole_pod(pod: &PodFacts, container: ContainerRequest) -> PodRequest {
-    PodRequest {
-        uid: pod.uid.clone(),
-        namespace: pod.namespace.clone(),
-        name: pod.name.clone(),
-        containers: vec![container],
+/// What the kubelet gave a pod's other containers; GPUs that we may swap say nothing yet.
+fn others(
+    state: &State,
+    pod: &PodFacts,
+    own: &ContainerName,
+    settings: &Settings,
+) -> Option<ContainerRequest> {
+    let mut others = state.others_of_pod(&pod.uid, own)?;
+    if settings.gpu_placement != GpuPlacement::Keep {
+        others.devices.remove(&GPU.into());
     }
+    Some(others).filter(|others| !others.devices.is_empty())
+}
+
+fn whole_pod(pod: &PodFacts, containers: Vec<ContainerRequest>) -> PodRequest {
+    PodRequest { uid: pod.uid.clone(), namespace: pod.namespace.clone(), name: pod.name.clone(), containers }
 }
 
 /// The nodes of a pod in scope pod: chosen from everything known when its first container is placed, kept from
@@ -77,6 +91,7 @@ pub(super) fn seat(
     occupancy: &Occupancy,
     pod: &PodFacts,
     request: &ContainerRequest,
+    settings: &Settings,
     policy: &Policy,
 ) -> Result<Option<Seat>, Rejection> {
     if policy.scope != Scope::Pod || policy.topology == TopologyPolicy::None {
@@ -90,7 +105,8 @@ pub(super) fn seat(
     let whole_sum = sum.cpu_milli / 1000 * 1000;
     let ranked = ContainerRequest { cpu_milli: known.cpu_milli.max(whole_sum), ..known.clone() };
     let choose = |wanted: ContainerRequest| {
-        let wanted = whole_pod(pod, wanted);
+        let others = others(state, pod, &request.name, settings);
+        let wanted = whole_pod(pod, std::iter::once(wanted).chain(others).collect());
         engine::choose_seat(state.ledger.machine(), occupancy, &wanted, policy)
     };
     match choose(ranked) {
@@ -107,6 +123,7 @@ pub(super) fn stop(state: &mut State, pod: &PodFacts, settings: &Settings) -> Ou
         true => release_of_sandbox(state, &pod.id),
         false => {
             state.sandbox_of.retain(|key, _| key.pod != pod.uid);
+            state.allotments.remove(&pod.uid);
             state.ledger.release_pod(&pod.uid)
         }
     };

@@ -46,6 +46,35 @@ pub enum AnnotationPool {
     Only(BTreeSet<DeviceId>),
 }
 
+/// Who picks exclusive CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CpuAuthority {
+    /// We do.
+    Maitred,
+    /// The kubelet's static CPU Manager does: CPUs are never changed.
+    Kubelet,
+}
+
+/// What becomes of the GPUs a device plugin assigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GpuPlacement {
+    /// They stay.
+    Keep,
+    /// Where they do not fit, free ones that fit take their place.
+    Repair,
+    /// The best set of as many takes their place.
+    Choose,
+}
+
+/// What becomes of GPUs that a container sees without having asked for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unrequested {
+    /// It is said in the log.
+    Leave,
+    /// They are hidden from it.
+    Hide,
+}
+
 /// Who is never refused.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exempt {
@@ -91,6 +120,8 @@ pub struct Features {
 pub struct Settings {
     /// Whether decisions are carried out.
     pub mode: Mode,
+    /// Who picks exclusive CPUs.
+    pub authority: CpuAuthority,
     /// The node's policy; annotations may tighten it.
     pub policy: Policy,
     /// What becomes of a container with devices but no exclusive CPUs.
@@ -113,6 +144,12 @@ pub struct Settings {
     pub prove_hugepages: bool,
     /// The GPUs that annotations may ask for.
     pub annotation_pool: AnnotationPool,
+    /// What becomes of the GPUs a device plugin assigned.
+    pub gpu_placement: GpuPlacement,
+    /// The GPUs of a container must be connected by NVLink.
+    pub gpus_linked: bool,
+    /// What becomes of GPUs that a container sees without having asked for them.
+    pub unrequested: Unrequested,
     /// Namespaces whose annotations may also ask for more lenient treatment.
     pub trusted_namespaces: BTreeSet<String>,
     /// Who is never refused.

@@ -1,10 +1,13 @@
 //! What the reducer remembers between events: the ledger, and which container is told which CPUs.
 
-use super::{AnnotationPool, CpusetUpdate, Known, Observed, Pages, Settings, machine};
+use super::{AnnotationPool, CpuAuthority, CpusetUpdate, Known, Observed, Pages, Settings, machine};
 use crate::engine::{Machine, MachineError, Reserve};
 use crate::ledger::Ledger;
-use crate::model::{ContainerFacts, ContainerId, ContainerKey, CpuSet, NodeSet, PodFacts, PodUid, Topology};
-use std::collections::BTreeMap;
+use crate::model::{
+    ContainerFacts, ContainerId, ContainerKey, CpuSet, DeviceId, NodeSet, PodAllotment, PodFacts, PodUid,
+    Topology,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The reducer's memory.
@@ -23,6 +26,10 @@ pub struct State {
     pub(super) elsewhere: BTreeMap<ContainerKey, Known>,
     /// The machine's huge pages as last read.
     pub(super) pages: Pages,
+    /// What the kubelet allotted to pods, until they end.
+    pub(super) allotments: BTreeMap<PodUid, PodAllotment>,
+    reserve: Reserve,
+    pool: AnnotationPool,
 }
 
 /// A container that has been created and not stopped.
@@ -32,6 +39,8 @@ pub(super) struct Live {
     pub sandbox: String,
     pub cgroups_path: String,
     pub role: Role,
+    /// GPUs it can use whose they are not by the books: its environment names them.
+    pub claims: BTreeSet<DeviceId>,
     /// The CPUs the runtime was last told; `None` is unknown.
     pub told: Option<CpuSet>,
     /// What was wanted and found the last time its cgroup was written directly: a parent's narrower cpuset
@@ -72,6 +81,9 @@ impl State {
             sandbox_of: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
             pages: Pages::default(),
+            allotments: BTreeMap::new(),
+            reserve: reserve.clone(),
+            pool: pool.clone(),
         })
     }
 
@@ -111,7 +123,22 @@ impl State {
         Some(pod.cgroup_parent.as_str()).filter(|path| !path.is_empty())
     }
 
-    /// Nobody holds anything and nobody lives, over the same machine, but for what others have made.
+    /// The machine's devices are these from now on; the rest of it stays. What is held is held still.
+    pub(super) fn refresh(&mut self, devices: Topology) {
+        let Topology { gpus, nics, pci, cdi, mig_nodes, .. } = devices;
+        let topology = Topology { gpus, nics, pci, cdi, mig_nodes, ..(*self.topology).clone() };
+        // A machine that could be decided about cannot have become another by its devices.
+        let Ok(machine) = machine(&topology, &self.reserve, &self.pool) else { return };
+        self.topology = Arc::new(topology);
+        self.machine = Arc::new(machine);
+        self.ledger.move_to(Arc::clone(&self.machine));
+        for (pod, allotment) in std::mem::take(&mut self.allotments) {
+            self.allot(pod, allotment);
+        }
+    }
+
+    /// Nobody holds anything and nobody lives, over the same machine, but for what others have made. What the kubelet
+    /// allotted stays: it may have been told before.
     pub(super) fn forget(&mut self, settings: &Settings) {
         self.ledger = Ledger::new(Arc::clone(&self.machine));
         self.pods.clear();
@@ -129,6 +156,7 @@ impl State {
             sandbox: sandbox.to_owned(),
             cgroups_path: container.cgroups_path.clone(),
             role,
+            claims: BTreeSet::new(),
             told: None,
             tried: None,
             elsewhere: false,
@@ -138,6 +166,9 @@ impl State {
 
     /// The CPUs a live container should have now; `None` where there is nothing to say.
     pub(super) fn wanted(&self, live: &Live, pool: &CpuSet, settings: &Settings) -> Option<CpuSet> {
+        if settings.authority == CpuAuthority::Kubelet {
+            return None;
+        }
         let wanted = match &live.role {
             Role::Exclusive => self.ledger.get(&live.key)?.placement.cpus.clone(),
             Role::Reserved => settings.reserved.intersection(&self.topology.cpus),

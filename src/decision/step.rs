@@ -1,10 +1,13 @@
 //! One event in, one outcome out.
 
 use super::annotated::invalid;
-use super::{CpusetUpdate, Decision, Edit, Event, Mode, Outcome, Reply, Settings, State, Verdict};
+use super::{
+    CpuAuthority, CpusetUpdate, Decision, Edit, Event, Mode, Outcome, Reply, Settings, State, Verdict,
+};
 use super::{create, elsewhere, encoded, sandbox, synchronize, understand};
 use crate::model::{
-    Bytes, ContainerFacts, ContainerKey, MemoryKind, NodeSet, PodFacts, Reason, Rejection, Resources,
+    Bytes, ContainerFacts, ContainerKey, MemoryKind, NodeSet, PodAllotment, PodFacts, Reason, Rejection,
+    Resources,
 };
 
 /// Decides about one event and remembers what it decided.
@@ -24,7 +27,14 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             Outcome::default()
         }
         Event::Elsewhere(known) => elsewhere::elsewhere(state, known, settings),
-        Event::Allotted(..) | Event::Devices(_) => Outcome::default(),
+        Event::Allotted(pod, allotment) => {
+            state.allot(pod, allotment);
+            Outcome::default()
+        }
+        Event::Devices(devices) => {
+            state.refresh(*devices);
+            Outcome::default()
+        }
         Event::Observe(observed) => observe(state, &observed, settings),
         Event::Update(pod, container, wanted) => update(state, &pod, &container, &wanted, settings),
         Event::Stop(pod, container) => {
@@ -137,32 +147,36 @@ fn update(
     let Some(live) = state.live.get(&container.id) else { return Outcome::default() };
     let holding = state.ledger.get(&live.key).filter(|holding| holding.id.as_ref() == Some(&container.id));
     let placement = holding.map(|holding| &holding.placement);
-    let resized = placement.and_then(|placement| resized(placement, wanted));
+    let by_kubelet = settings.authority == CpuAuthority::Kubelet;
+    let resized = placement.and_then(|placement| resized(placement, wanted, by_kubelet));
     if let Some(text) = resized.filter(|_| understand::exemption(pod, Some(container), settings).is_none()) {
         return refuse(pod, container, text);
     }
-    let Some(cpus) = state.wanted(live, &state.pool(settings), settings) else { return Outcome::default() };
+    let cpus = state.wanted(live, &state.pool(settings), settings);
     let touches_mems = placement.filter(|_| !wanted.mems.is_empty());
     let mems = touches_mems.map(|placement| placement.mems.clone()).filter(|mems: &NodeSet| !mems.is_empty());
-    let exclusive = placement.is_some_and(|placement| !placement.cpus.is_empty());
+    let exclusive = placement.is_some_and(|placement| !placement.cpus.is_empty() && !by_kubelet);
     let drop_quota = exclusive && settings.drop_cfs_quota && wanted.quota.is_some_and(|quota| quota > 0);
     // The runtime applies its whole configuration, not only what is asked for; where a cgroup was written
     // directly, that still has older CPUs.
-    let everything =
-        cpus == state.topology.cpus && wanted.cpus.is_empty() && container.resources.cpus.is_empty();
+    let unset = wanted.cpus.is_empty() && container.resources.cpus.is_empty();
+    let everything = cpus.as_ref().is_none_or(|cpus| *cpus == state.topology.cpus && unset);
     if everything && mems.is_none() && !drop_quota {
         return Outcome::default();
     }
-    state.tell(&container.id, &cpus);
-    let edit = Edit { cpus: Some(cpus), mems, drop_quota, ..Edit::default() };
+    if let Some(cpus) = &cpus {
+        state.tell(&container.id, cpus);
+    }
+    let edit = Edit { cpus, mems, drop_quota, ..Edit::default() };
     Outcome { reply: Reply::Adjust(Box::new(edit)), ..Outcome::default() }
 }
 
-/// What a resize would change of a placement, in words. Absent and zero are "leave it".
-fn resized(placement: &crate::model::Placement, wanted: &Resources) -> Option<String> {
+/// What a resize would change of a placement, in words. Absent and zero are "leave it"; CPUs that the kubelet gave
+/// are the kubelet's to change.
+fn resized(placement: &crate::model::Placement, wanted: &Resources, by_kubelet: bool) -> Option<String> {
     let held = placement.cpus.len() as u64 * 1000;
     let milli = encoded::cpu_milli(wanted);
-    if held > 0 && milli > 0 && milli != held {
+    if held > 0 && milli > 0 && milli != held && !by_kubelet {
         return Some(format!(
             "a resize from {held}m to {milli}m CPU would undo its placement on CPUs {}; recreate the pod instead",
             placement.cpus
@@ -190,15 +204,21 @@ fn refuse(pod: &PodFacts, container: &ContainerFacts, text: String) -> Outcome {
     }
 }
 
+/// Whether the kubelet gave it devices: then where it runs matters.
+fn has_devices(allotment: Option<&PodAllotment>, container: &ContainerFacts) -> bool {
+    let own = allotment.and_then(|pod| pod.containers.get(&container.name));
+    own.is_some_and(|own| own.devices.values().any(|ids| !ids.is_empty()))
+}
+
 /// The answer where nothing could be decided: refuse those who would otherwise run unpinned without knowing,
 /// let all others through. Needs no state: it is what is left when the state cannot be reached.
 #[must_use]
-pub fn failure(event: &Event, settings: &Settings, why: &str) -> Outcome {
+pub fn failure(event: &Event, allotment: Option<&PodAllotment>, settings: &Settings, why: &str) -> Outcome {
     let Event::Create(pod, container) = event else { return Outcome::default() };
     let spared = settings.mode != Mode::Enforce
         || settings.failure == super::FailurePolicy::Admit
         || understand::exemption(pod, Some(container), settings).is_some()
-        || !understand::counts_on_us(pod, container);
+        || !(understand::counts_on_us(pod, container) || has_devices(allotment, container));
     let text = format!("maitred could not decide: {why}");
     if spared {
         let admitted = verdict(pod, Some(container), Decision::Exempt, format!("{text}; let through"));

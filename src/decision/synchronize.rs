@@ -5,18 +5,22 @@
 //! Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
 
 use super::annotated::{self, POOLED_GPU, Understood};
-use super::create::{shared_role, takes_a_seat};
+use super::create::shared_role;
+use super::devices::Claims;
 use super::ineligible::is_ineligible;
+use super::seat::takes_a_seat;
 use super::state::Role;
 use super::step::{key, verdict};
 use super::understand::{self, Moment};
 use super::words::{describe, sentence};
-use super::{Decision, Ineligible, Mode, Observed, Outcome, Settings, State, Verdict, devices, sandbox};
+use super::{
+    CpuAuthority, Decision, Ineligible, Mode, Observed, Outcome, Settings, State, Verdict, devices, sandbox,
+};
 use crate::engine::{self, GPU, Seat};
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
-    ContainerFacts, ContainerId, ContainerKind, ContainerRequest, ContainerState, CpuSet, DeviceRequest,
-    NodeSet, Placement, PodFacts, Rejection, Scope,
+    ContainerFacts, ContainerId, ContainerKind, ContainerRequest, ContainerState, CpuSet, DeviceId,
+    DeviceRequest, NodeSet, Placement, PodFacts, Rejection, Scope,
 };
 use std::collections::BTreeMap;
 
@@ -113,6 +117,8 @@ struct Running<'a> {
     pod: PodFacts,
     facts: &'a ContainerFacts,
     understood: Result<Understood, Box<Rejection>>,
+    /// The devices it shows.
+    shown: Claims,
     /// Why it never counts as one of ours.
     exempt: Option<String>,
     /// The CPUs it really has; what the runtime's configuration says where its cgroup could not be read.
@@ -130,7 +136,11 @@ impl<'a> Running<'a> {
         settings: &Settings,
     ) -> Self {
         Self {
-            understood: understand::understand(&pod, facts, Moment::Running, &state.topology, settings),
+            understood: {
+                let known = state.known(&pod.uid, &facts.name);
+                understand::understand(&pod, facts, Moment::Running, known, &state.topology, settings)
+            },
+            shown: devices::claims(facts, &state.topology).unwrap_or_default(),
             exempt: understand::exemption(&pod, Some(facts), settings),
             cpus: observed.and_then(|seen| seen.cpus.clone()).or_else(|| configured(facts)),
             pod,
@@ -202,12 +212,34 @@ impl<'a> Running<'a> {
         Placement { cpus: CpuSet::new(), ..held }
     }
 
-    /// Whether the devices of a placement are among those its environment shows.
+    /// Whether the GPUs of a placement are among those it shows. Of a replica the GPU is shown.
     fn delivered(&self, placement: &Placement) -> bool {
-        let shown = devices::env(self.facts, devices::VISIBLE).unwrap_or_default();
+        let shown = self.shown.gpus();
+        let shows = |id: &DeviceId| {
+            let gpu = id.as_str().split_once("::").map_or(id.as_str(), |(gpu, _)| gpu);
+            let gpu = DeviceId::new(gpu);
+            shown.is_some_and(|shown| shown.contains(id) || shown.contains(&gpu))
+        };
         let gpus =
             placement.devices.iter().filter(|(resource, _)| matches!(resource.as_str(), GPU | POOLED_GPU));
-        gpus.flat_map(|(_, ids)| ids).all(|id| shown.split(',').any(|one| one.trim() == id.as_str()))
+        gpus.flat_map(|(_, ids)| ids).all(shows)
+    }
+
+    /// The part it plays in its pod, as far as it is known.
+    fn kind(&self) -> ContainerKind {
+        self.request().map_or(ContainerKind::Unknown, |request| request.kind)
+    }
+
+    /// The devices it holds: by its record, else by the kubelet's books.
+    fn holds(&self, state: &State) -> Placement {
+        let mut held = self.without_cpus();
+        for (resource, ids) in state.exact_devices(&key(&self.pod, self.facts)) {
+            let gpus = resource.as_str() == GPU && held.devices.keys().any(|own| own.as_str() == POOLED_GPU);
+            if !gpus {
+                held.devices.entry(resource).or_insert(ids);
+            }
+        }
+        held
     }
 
     /// Where its CPUs come from once it holds that.
@@ -234,17 +266,23 @@ fn adopt(
     line: Verdict,
 ) -> bool {
     let key = key(&one.pod, one.facts);
-    let kind = ContainerKind::Unknown;
-    if state.ledger.adopt(key.clone(), one.facts.id.clone(), kind, placement.clone()).is_err() {
+    if state.ledger.adopt(key.clone(), one.facts.id.clone(), one.kind(), placement.clone()).is_err() {
         return false;
     }
     state.sandbox_of.insert(key.clone(), one.pod.id.clone());
     state.track(key, one.facts, &one.pod.id, one.role(&placement, settings));
     state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
+    claim(state, one);
     let scope = annotated::scope(&one.pod, &one.facts.name, settings);
     remember_seat(state, &one.pod, scope, &placement);
     outcome.verdicts.push(Verdict { placement: Some(placement), ..line });
     true
+}
+
+fn claim(state: &mut State, one: &Running<'_>) {
+    if let Ok(understood) = &one.understood {
+        state.claim(one.facts, understood);
+    }
 }
 
 /// The pod's nodes are those its first container sits on.
@@ -269,6 +307,9 @@ fn by_cpuset(state: &mut State, one: &Running<'_>, settings: &Settings, outcome:
     let (Some(due), Some(cpus)) = (one.due(), &one.cpus) else { return false };
     let allowed = state.topology.cpus.difference(state.ledger.machine().reserved());
     let pool = state.ledger.shared_pool(&settings.policy.cpu);
+    // What the kubelet keeps for the system need not be what we do.
+    let allowed =
+        if settings.authority == CpuAuthority::Kubelet { state.topology.cpus.clone() } else { allowed };
     if cpus.len() != due as usize || !cpus.is_subset(&allowed) || pool.is_subset(cpus) {
         return false;
     }
@@ -279,7 +320,7 @@ fn by_cpuset(state: &mut State, one: &Running<'_>, settings: &Settings, outcome:
         affinity: Some(nodes),
         cpus: cpus.clone(),
         mems,
-        ..one.without_cpus()
+        ..one.holds(state)
     };
     let line = one.line(Decision::Adopted, format!("by its cpuset: {}", sentence(&placement)));
     adopt(state, one, placement, settings, outcome, line)
@@ -287,6 +328,9 @@ fn by_cpuset(state: &mut State, one: &Running<'_>, settings: &Settings, outcome:
 
 /// Somebody changed its cpuset while nobody looked. Its memory and its GPUs are where they were, so it goes back.
 fn by_lost_cpuset(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &mut Outcome) -> bool {
+    if settings.authority == CpuAuthority::Kubelet {
+        return false;
+    }
     let Some(placement) = one.record().filter(|placement| !placement.cpus.is_empty()) else { return false };
     let reason = format!("its cpuset was changed: back to {}", sentence(&placement));
     let line = one.line(Decision::Repaired, reason);
@@ -319,18 +363,22 @@ fn recall(state: &mut State, hint: &Record, settings: &Settings) {
 /// What should have been pinned and is not: pinned now where its CPUs are free, else named.
 fn repair(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &mut Outcome) -> bool {
     let (Ok(understood), Some(_)) = (&one.understood, one.due()) else { return false };
-    let request = as_it_runs(&understood.request);
+    if settings.authority == CpuAuthority::Kubelet {
+        return false;
+    }
+    let request = as_it_runs(&understood.request, &one.without_cpus());
     if !takes_a_seat(&request, &understood.policy) {
         return false;
     }
-    let seat = sandbox::seat(state, state.ledger.occupancy(), &one.pod, &request, &understood.policy);
+    let seat =
+        sandbox::seat(state, state.ledger.occupancy(), &one.pod, &request, settings, &understood.policy);
     let placed = seat.and_then(|seat| {
         let (machine, occupancy) = (state.ledger.machine(), state.ledger.occupancy());
         engine::admit_container(machine, occupancy, &one.pod.uid, &request, seat.as_ref(), &understood.policy)
     });
     match placed {
         Ok(mut placement) => {
-            placement.devices.extend(one.without_cpus().devices);
+            placement.devices.extend(one.holds(state).devices);
             let line = one.line(Decision::Repaired, format!("ran unpinned: {}", sentence(&placement)));
             let taken = adopt(state, one, placement, settings, outcome, line);
             forget_told(state, one, taken);
@@ -353,19 +401,24 @@ fn keep_the_rest(
     outcome: &mut Outcome,
     line: Verdict,
 ) {
-    let held = one.without_cpus();
+    let held = one.holds(state);
     let holds = !held.devices.is_empty() || !held.memory.is_empty();
     if holds && adopt(state, one, held.clone(), settings, outcome, line.clone()) {
         return;
     }
     state.track(key(&one.pod, one.facts), one.facts, &one.pod.id, one.role(&Placement::default(), settings));
     state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
+    claim(state, one);
     outcome.verdicts.push(line);
 }
 
-/// Devices cannot be given to a container that runs: only those it has count, as its environment shows them.
-fn as_it_runs(request: &ContainerRequest) -> ContainerRequest {
+/// Devices cannot be given to a container that runs: only those it has count, by its record where other GPUs took
+/// the place of those the kubelet gave it.
+fn as_it_runs(request: &ContainerRequest, held: &Placement) -> ContainerRequest {
     let mut request = request.clone();
     request.devices.retain(|_, wanted| !matches!(wanted, DeviceRequest::Count(_)));
+    if let Some(gpus) = held.devices.get(&GPU.into()) {
+        request.devices.insert(GPU.into(), DeviceRequest::Exact(gpus.clone()));
+    }
     request
 }

@@ -106,9 +106,13 @@ pub(crate) fn limits(milli: u64, memory: i64) -> Resources {
 }
 
 pub(crate) fn settings() -> super::Settings {
-    use super::{AnnotationPool, Exempt, FailurePolicy, Features, Ineligible, Mode, Settings};
+    use super::{
+        AnnotationPool, CpuAuthority, Exempt, FailurePolicy, Features, GpuPlacement, Ineligible, Mode,
+    };
+    use super::{Settings, Unrequested};
     Settings {
         mode: Mode::Enforce,
+        authority: CpuAuthority::Maitred,
         policy: Policy {
             topology: TopologyPolicy::SingleNumaNode,
             scope: Scope::Container,
@@ -127,6 +131,9 @@ pub(crate) fn settings() -> super::Settings {
         launcher: None,
         prove_hugepages: false,
         annotation_pool: AnnotationPool::None,
+        gpu_placement: GpuPlacement::Keep,
+        gpus_linked: false,
+        unrequested: Unrequested::Leave,
         trusted_namespaces: Default::default(),
         exempt: Exempt { namespaces: ["kube-system".to_owned()].into(), ..Exempt::default() },
         features: Features::default(),

@@ -1,10 +1,13 @@
 //! From what a runtime shows of a container to what it asks for.
 
+use super::allotted::{Known, requested};
 use super::annotated::{self, POOLED_GPU, Understood, invalid};
 use super::{Settings, devices, encoded};
+use crate::engine::GPU;
 use crate::model::{
     Bytes, ContainerFacts, ContainerKind, ContainerRequest, DeviceRequest, PodFacts, Qos, Rejection, Topology,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The kubelet writes it and tenants cannot forge it: where the pod came from.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
@@ -41,6 +44,7 @@ pub(super) fn understand(
     pod: &PodFacts,
     container: &ContainerFacts,
     moment: Moment,
+    known: Known<'_>,
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Understood, Box<Rejection>> {
@@ -50,13 +54,26 @@ pub(super) fn understand(
     let claims = devices::claims(container, topology).map_err(|error| invalid(name, error.to_string()))?;
     let hugepages = encoded::hugepages(&container.resources).map_err(|text| invalid(name, text))?;
     let every_gpu = claims.every_gpu && wishes.gpus.is_none();
+    let claimed_gpus = claims.gpus().cloned().unwrap_or_default();
     if moment == Moment::Running && claims.gpus().is_some() {
         wishes.gpus = None;
     }
     let claimed = claims.devices.into_iter().map(|(resource, ids)| (resource, DeviceRequest::Claimed(ids)));
-    let request = ContainerRequest { hugepages, devices: claimed.collect(), ..limits(pod, container) };
-    let understood = annotated::follow(wishes, &pod.namespace, request, topology, settings)?;
-    Ok(Understood { every_gpu, ..understood })
+    let mut devices: BTreeMap<_, _> = claimed.collect();
+    let (exact, granted) = (known.exact(topology), known.granted(topology));
+    let certain = exact.is_some() && granted.is_some();
+    // A privileged container may use what it finds; of all others the kubelet's books are the whole truth.
+    if certain && !container.resources.every_device {
+        let ours = granted.unwrap_or_default().intersection(&claimed_gpus).cloned().collect::<BTreeSet<_>>();
+        match ours.is_empty() {
+            true => drop(devices.remove(&GPU.into())),
+            false => drop(devices.insert(GPU.into(), DeviceRequest::Claimed(ours))),
+        }
+    }
+    devices.extend(exact.iter().flat_map(requested));
+    let request = ContainerRequest { kind: known.kind(), hugepages, devices, ..limits(pod, container) };
+    let understood = annotated::follow(wishes, &pod.namespace, request, (topology, moment), settings)?;
+    Ok(Understood { every_gpu, claimed_gpus, certain, ..understood })
 }
 
 /// What a container's CPU and memory limits alone ask for.
@@ -92,15 +109,14 @@ mod tests {
     use super::super::testing::{container, machine, pod, settings, whole};
     use super::super::words::describe;
     use super::*;
-    use crate::engine::GPU;
     use crate::model::{HugepageSize, Resources};
-    use std::collections::BTreeMap;
 
     #[test]
     fn a_pods_own_limits_make_no_exclusive_container() {
         let mut facts = whole("main", 4);
         facts.resources.quota = Some(800_000);
-        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+        let understood =
+            understand(&pod("a"), &facts, Moment::Making, Known::Nothing, &machine(), &settings()).unwrap();
         assert_eq!(understood.request.exclusive_cpus(), None);
     }
 
@@ -108,7 +124,8 @@ mod tests {
     fn no_quota_leaves_the_shares_to_speak() {
         let mut facts = whole("main", 4);
         facts.resources.quota = Some(-1);
-        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+        let understood =
+            understand(&pod("a"), &facts, Moment::Making, Known::Nothing, &machine(), &settings()).unwrap();
         assert_eq!(understood.request.exclusive_cpus(), Some(4));
     }
 
@@ -116,10 +133,12 @@ mod tests {
     fn hugepages_of_zero_bytes_are_not_asked_for() {
         let mut facts = whole("main", 4);
         facts.resources.hugepage_limits = vec![("1GB".into(), 0), ("2MB".into(), 32 << 20)];
-        let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+        let understood =
+            understand(&pod("a"), &facts, Moment::Making, Known::Nothing, &machine(), &settings()).unwrap();
         assert_eq!(understood.request.hugepages, BTreeMap::from([(HugepageSize::MIB2, Bytes(32 << 20))]));
         facts.resources.hugepage_limits = vec![("2XB".into(), 1)];
-        let error = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap_err();
+        let error = understand(&pod("a"), &facts, Moment::Making, Known::Nothing, &machine(), &settings())
+            .unwrap_err();
         assert!(error.text.starts_with("hugepage limit: \"2XB\" is no hugepage size"), "{error}");
     }
 
@@ -128,16 +147,20 @@ mod tests {
         let mut asking = pod("a");
         asking.annotations.insert("gpus.maitred.io".into(), "2".into());
         let closed =
-            understand(&asking, &container("main"), Moment::Making, &machine(), &settings()).unwrap_err();
+            understand(&asking, &container("main"), Moment::Making, Known::Nothing, &machine(), &settings())
+                .unwrap_err();
         assert!(closed.text.contains("gpu.annotation_pool"), "{closed}");
 
         let open = Settings { annotation_pool: AnnotationPool::All, ..settings() };
-        let understood = understand(&asking, &container("main"), Moment::Making, &machine(), &open).unwrap();
+        let understood =
+            understand(&asking, &container("main"), Moment::Making, Known::Nothing, &machine(), &open)
+                .unwrap();
         assert_eq!(understood.request.devices[&GPU.into()], DeviceRequest::Count(2));
 
         let mut named = container("main");
         named.env = vec!["NVIDIA_VISIBLE_DEVICES=GPU-a".into()];
-        let both = understand(&asking, &named, Moment::Making, &machine(), &open).unwrap_err();
+        let both =
+            understand(&asking, &named, Moment::Making, Known::Nothing, &machine(), &open).unwrap_err();
         assert!(both.text.contains("already names GPU-a"), "{both}");
     }
 
@@ -153,7 +176,9 @@ mod tests {
             let resources =
                 Resources { shares: Some(shares), quota, period, memory_limit, ..Resources::default() };
             let facts = ContainerFacts { resources, ..container("main") };
-            let understood = understand(&pod("a"), &facts, Moment::Making, &machine(), &settings()).unwrap();
+            let understood =
+                understand(&pod("a"), &facts, Moment::Making, Known::Nothing, &machine(), &settings())
+                    .unwrap();
             describe(&understood.request);
         }
     }
@@ -165,7 +190,8 @@ mod tests {
         let mut asking = pod("a");
         asking.annotations.insert("gpus.maitred.io".into(), "1".into());
         let open = Settings { annotation_pool: AnnotationPool::All, ..settings() };
-        let error = understand(&asking, &container("main"), Moment::Making, &nameless, &open).unwrap_err();
+        let error = understand(&asking, &container("main"), Moment::Making, Known::Nothing, &nameless, &open)
+            .unwrap_err();
         assert!(error.text.contains("the UUID of GPU 0000:23:00.0 is unknown"), "{error}");
     }
 

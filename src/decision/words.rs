@@ -9,13 +9,19 @@ use crate::model::{
 use std::collections::BTreeSet;
 
 /// The line of a container in the shared pool.
-pub(super) fn shared_line(pod: &PodFacts, container: &ContainerFacts, understood: &Understood) -> Verdict {
+pub(super) fn shared_line(
+    pod: &PodFacts,
+    container: &ContainerFacts,
+    understood: &Understood,
+    hidden: bool,
+) -> Verdict {
     let reason = match understood.every_gpu {
+        true if hidden => "shared pool; GPUs it did not ask for are hidden from it",
         true => "shared pool; its environment shows it every GPU though it asks for none",
         false => "shared pool",
     };
     let line = verdict(pod, Some(container), Decision::Shared, reason.into());
-    Verdict { request: describe(&understood.request), warn: understood.every_gpu, ..line }
+    Verdict { request: describe(&understood.request), warn: understood.every_gpu && !hidden, ..line }
 }
 
 /// The line of a container that holds something.
@@ -24,9 +30,13 @@ pub(super) fn placed_line(
     container: &ContainerFacts,
     understood: &Understood,
     placement: &Placement,
+    swapped: bool,
 ) -> Verdict {
     let forgotten = is_ineligible(&understood.request);
     let mut reason = sentence(placement);
+    if swapped {
+        reason.push_str("; its GPUs take the place of those it was given");
+    }
     if forgotten {
         reason.push_str("; not pinned: expected a Guaranteed pod with whole CPUs");
     }

@@ -30,6 +30,8 @@ pub(super) struct DeviceNeed {
     pub(super) claimed: BTreeSet<DeviceId>,
     /// So many of them must be connected with each other.
     pub(super) linked: usize,
+    /// Rather these than others that do as well.
+    pub(super) prefers: BTreeSet<DeviceId>,
 }
 
 impl DeviceNeed {
@@ -63,6 +65,7 @@ impl Need {
             if request.linked && is_gpus(machine, resource) {
                 one.linked = one.total();
             }
+            one.prefers.clone_from(&request.prefers);
             if one.total() > 0 {
                 need.devices.insert(resource.clone(), one);
             }

@@ -8,7 +8,7 @@ use super::mask::Mask;
 use super::need::{DeviceNeed, Need};
 use super::occupancy::{Occupancy, Reusable};
 use super::search::{Demand, fewest};
-use crate::model::{CpuOption, CpuSet, DeviceId, PodUid, Policy, ResourceName};
+use crate::model::{CpuSet, DeviceId, PodUid, Policy, ResourceName};
 use std::collections::BTreeSet;
 
 /// The machine as one pod finds it.
@@ -64,12 +64,7 @@ impl<'a> Offer<'a> {
         let mut demands = vec![now];
         let own = universe.iter().filter(|node| machine.count_on(*node, &self.reusable.cpus) > 0);
         demands.extend(own.map(|node| Demand::hit(self.nodes(), Mask::single(node))));
-        let by_socket = self.policy.cpu.has(CpuOption::AlignBySocket);
-        let per_socket = machine.cpu_nodes.len() / machine.layout.sockets.members.len().max(1);
-        let preference = match by_socket && per_socket > 0 {
-            true => Preference::Sockets { fewest: minimal, sockets: minimal.div_ceil(per_socket) },
-            false => Preference::Fewest(minimal),
-        };
+        let preference = self.cpu_preference(minimal);
         Hints { universe, demands, shape: None, preference }
     }
 
@@ -113,7 +108,7 @@ impl<'a> Offer<'a> {
             occupancy.rivals(machine, resource, id).all(|(_, _, held)| left(held))
                 && !occupancy.is_in_use(machine, resource, id)
                 && !machine.is_split(id)
-                && !named.contains(id)
+                && !named.iter().any(|named| machine.overlap(named, id))
         };
         let all = table.devices.iter().zip(&table.masks).map(|(device, mask)| (&device.id, *mask));
         all.filter(|(id, _)| free(id)).collect()
@@ -127,7 +122,7 @@ impl<'a> Offer<'a> {
     /// `None`: no preference, because nothing is known of where these devices are.
     fn device_hints(&self, resource: &ResourceName, need: &DeviceNeed) -> Option<Hints> {
         let table = self.machine.devices.get(resource)?;
-        let place = |id: &DeviceId| table.mask(id).filter(|mask| !mask.is_empty());
+        let place = |id: &DeviceId| self.machine.place(resource, id).filter(|mask| !mask.is_empty());
         let named: Vec<Mask> = need.named().filter_map(place).collect();
         if table.masks.iter().all(|mask| mask.is_empty()) || (need.count == 0 && named.is_empty()) {
             return None;
@@ -188,8 +183,8 @@ fn reusable(blocks: &[Block], kinds: &[usize]) -> Vec<(Mask, Vec<u64>)> {
 
 impl DeviceTable {
     /// Where a device is close to, empty for unknown; `None` for a device there is not.
-    pub(super) fn mask(&self, id: &DeviceId) -> Option<Mask> {
-        let at = self.devices.iter().position(|device| device.id == *id)?;
+    pub(super) fn mask(&self, id: &str) -> Option<Mask> {
+        let at = self.devices.iter().position(|device| device.id.as_str() == id)?;
         self.masks.get(at).copied()
     }
 }

@@ -4,8 +4,9 @@
 //! one device that are not parts of each other stand beside each other.
 
 use super::machine::Machine;
+use super::mask::Mask;
 use super::occupancy::Occupancy;
-use crate::model::{ContainerKey, DeviceId, Placement, ResourceName};
+use crate::model::{ContainerKey, DeviceId, NodeId, Placement, ResourceName};
 use std::collections::BTreeMap;
 
 /// Who holds a device, and as what.
@@ -34,6 +35,31 @@ impl Machine {
         self.line(id.as_str()).next_back().unwrap_or(id.as_str())
     }
 
+    /// Where a device is close to, or the one it is a part of; empty for unknown, `None` for one there is not.
+    pub(super) fn place(&self, resource: &ResourceName, id: &DeviceId) -> Option<Mask> {
+        let table = self.devices.get(resource)?;
+        self.line(id.as_str()).find_map(|id| table.mask(id))
+    }
+
+    /// Whether it is known where a device is.
+    #[must_use]
+    pub fn is_placed(&self, resource: &ResourceName, id: &DeviceId) -> bool {
+        self.place(resource, id).is_some_and(|mask| !mask.is_empty())
+    }
+
+    /// The node that is the device's own memory, or that of the one it is a part of.
+    pub(super) fn memory_of(&self, id: &DeviceId) -> Option<NodeId> {
+        let known =
+            |id: &str| self.device_memory.iter().find(|(own, _)| own.as_str() == id).map(|(_, node)| *node);
+        self.line(id.as_str()).find_map(known)
+    }
+
+    /// Whether the first is the second or a part of it.
+    #[must_use]
+    pub fn is_part(&self, part: &DeviceId, whole: &DeviceId) -> bool {
+        self.line(part.as_str()).any(|up| up == whole.as_str())
+    }
+
     /// Whether one of them is the other or a part of it.
     #[must_use]
     pub fn overlap(&self, one: &DeviceId, other: &DeviceId) -> bool {
@@ -52,7 +78,8 @@ impl Machine {
     }
 
     /// Whether a device is handed out in parts only.
-    pub(super) fn is_split(&self, id: &DeviceId) -> bool {
+    #[must_use]
+    pub fn is_split(&self, id: &DeviceId) -> bool {
         self.parts.values().any(|whole| whole == id)
     }
 }

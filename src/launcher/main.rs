@@ -58,7 +58,9 @@ fn run(arguments: Vector, env: Env) -> ! {
 
 fn usage() -> ! {
     let mut line = Line::new();
-    line.text(b"usage: launcher MODE:NODES|local|none [prove:PAGE_KIB:PAGES:NODES]... -- COMMAND [ARGUMENT]...");
+    line.text(
+        b"usage: launcher MODE:NODES|local|none [prove:PAGE_KIB:PAGES:NODES]... -- COMMAND [ARGUMENT]...",
+    );
     line.print();
     system::exit(USAGE)
 }
@@ -69,7 +71,9 @@ fn refused(policy: &[u8], error: Errno) -> ! {
             b" (the container's seccomp filter forbids it; CAP_SYS_NICE allows it under the default one, and \
               memory.delivery = \"cpuset\" needs no permission)"
         }
-        Errno::INVAL => b" (this kernel does not know the mode, or the container's cpuset.mems has none of the nodes)",
+        Errno::INVAL => {
+            b" (this kernel does not know the mode, or the container's cpuset.mems has none of the nodes)"
+        }
         _ => b"",
     };
     let mut line = Line::new();

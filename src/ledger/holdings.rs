@@ -292,9 +292,15 @@ impl Ledger {
         })
     }
 
-    /// A pod whose containers have all stopped loses devices, and parts of them, that were given to somebody
-    /// else. True where it held any.
-    pub fn yield_devices(&mut self, pod: &PodUid, resource: &ResourceName, ids: &BTreeSet<DeviceId>) -> bool {
+    /// Devices, and parts of them, that were given to `pod` are no longer held by others whose containers have all
+    /// stopped.
+    pub fn yield_devices(
+        &mut self,
+        pod: &PodUid,
+        resource: &ResourceName,
+        ids: &BTreeSet<DeviceId>,
+        is_stopped: &dyn Fn(&PodUid) -> bool,
+    ) {
         let lent = |entry: &Entry| entry.now.state == HoldingState::Lent;
         let given = |id: &DeviceId| ids.iter().any(|given| self.machine.overlap(given, id));
         let held = |entry: &Entry| {
@@ -306,7 +312,9 @@ impl Ledger {
         let losers: Vec<ContainerKey> = self
             .entries
             .iter()
-            .filter(|(key, entry)| key.pod != *pod && held(entry) && stopped(&key.pod))
+            .filter(|(key, entry)| {
+                key.pod != *pod && held(entry) && stopped(&key.pod) && is_stopped(&key.pod)
+            })
             .map(|(key, _)| key.clone())
             .collect();
         for key in &losers {
@@ -318,7 +326,6 @@ impl Ledger {
             self.entries.insert(key.clone(), entry);
             self.generation += 1;
         }
-        !losers.is_empty()
     }
 
     /// Everything that is held, on a machine whose devices have changed.

@@ -61,6 +61,8 @@ pub struct ContainerRequest {
     pub opt_out: bool,
     /// Its GPUs must all be connected with each other by NVLink (`gpu-link.maitred.io: nvlink`).
     pub linked: bool,
+    /// GPUs it would rather have than others that do as well.
+    pub prefers: BTreeSet<DeviceId>,
 }
 
 impl ContainerRequest {
@@ -77,6 +79,7 @@ impl ContainerRequest {
             devices: BTreeMap::new(),
             opt_out: false,
             linked: false,
+            prefers: BTreeSet::new(),
         }
     }
 

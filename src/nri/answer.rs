@@ -3,7 +3,7 @@
 use super::proto;
 use crate::decision::{CpusetUpdate, Delivery, Edit, Mount};
 use crate::ledger::RECORD_ANNOTATION;
-use crate::model::{ContainerId, CpuSet, MemoryMode, MemoryPolicy, NodeSet, Rejection};
+use crate::model::{ContainerId, CpuSet, DeviceNode, MemoryMode, MemoryPolicy, NodeSet, Rejection};
 use protobuf::{EnumOrUnknown, MessageField};
 
 /// What a refused container's user reads after the reason: the kubelet tries again here, with the same
@@ -29,24 +29,59 @@ pub(super) fn malformed(text: &str) -> ttrpc::Error {
 /// The changes to the container about to be made.
 pub(super) fn adjustment(edit: Edit) -> proto::ContainerAdjustment {
     let native = edit.delivery == Some(Delivery::Native);
+    let mut resources =
+        resources(edit.cpus.as_ref(), edit.mems.as_ref(), edit.drop_quota).unwrap_or_default();
+    // The rule that allowed a node stays when the node goes.
+    resources.devices.extend(edit.remove_devices.iter().map(|node| device_rule(node, false)));
+    resources.devices.extend(edit.devices.iter().map(|node| device_rule(node, true)));
+    let gone = edit.remove_devices.iter().map(|node| removed(&node.path));
+    let gone = gone.map(|path| proto::LinuxDevice { path, ..Default::default() });
     let linux = proto::LinuxContainerAdjustment {
-        resources: MessageField::from_option(resources(
-            edit.cpus.as_ref(),
-            edit.mems.as_ref(),
-            edit.drop_quota,
-        )),
+        devices: gone.chain(edit.devices.iter().map(device)).collect(),
+        resources: Some(resources).filter(|resources| resources != &Default::default()).into(),
         // What a launcher sets is none of the runtime's business.
         memory_policy: edit.memory_policy.as_ref().filter(|_| native).map(memory_policy).into(),
         ..Default::default()
     };
     let record = edit.record.map(|record| (RECORD_ANNOTATION.to_owned(), record));
+    let gone = edit.remove_mounts.iter().map(|destination| removed(destination));
+    let gone = gone.map(|destination| proto::Mount { destination, ..Default::default() });
+    let cdi = |name| proto::CDIDevice { name, ..Default::default() };
     let variable = |(key, value)| proto::KeyValue { key, value, ..Default::default() };
     proto::ContainerAdjustment {
-        annotations: record.into_iter().collect(),
-        mounts: edit.mounts.into_iter().map(mount).collect(),
+        annotations: record.into_iter().chain(edit.annotations).collect(),
+        mounts: gone.chain(edit.mounts.into_iter().map(mount)).collect(),
+        cdi_devices: edit.cdi_devices.into_iter().map(cdi).collect(),
         env: edit.env.into_iter().map(variable).collect(),
         args: edit.args.unwrap_or_default(),
         linux: Some(linux).filter(|linux| linux != &Default::default()).into(),
+        ..Default::default()
+    }
+}
+
+/// NRI's mark of what is to be taken away.
+fn removed(name: &str) -> String {
+    format!("-{name}")
+}
+
+fn mount(mount: Mount) -> proto::Mount {
+    let Mount { source, destination, kind, options } = mount;
+    proto::Mount { source, destination, type_: kind, options, ..Default::default() }
+}
+
+fn device(node: &DeviceNode) -> proto::LinuxDevice {
+    let DeviceNode { path, major, minor } = node.clone();
+    proto::LinuxDevice { path, type_: "c".into(), major, minor, ..Default::default() }
+}
+
+fn device_rule(node: &DeviceNode, allow: bool) -> proto::LinuxDeviceCgroup {
+    let number = |value| MessageField::some(proto::OptionalInt64 { value, ..Default::default() });
+    proto::LinuxDeviceCgroup {
+        allow,
+        type_: "c".into(),
+        major: number(node.major),
+        minor: number(node.minor),
+        access: "rwm".into(),
         ..Default::default()
     }
 }
@@ -91,11 +126,6 @@ fn resources(
     };
     let any = cpu != proto::LinuxCPU::default();
     any.then(|| proto::LinuxResources { cpu: MessageField::some(cpu), ..Default::default() })
-}
-
-fn mount(mount: Mount) -> proto::Mount {
-    let Mount { source, destination, kind, options } = mount;
-    proto::Mount { source, destination, type_: kind, options, ..Default::default() }
 }
 
 fn memory_policy(policy: &MemoryPolicy) -> proto::LinuxMemoryPolicy {
@@ -159,6 +189,43 @@ mod tests {
             (sent.env[0].key.as_str(), sent.env[0].value.as_str()),
             ("NVIDIA_VISIBLE_DEVICES", "GPU-1")
         );
+    }
+
+    /// As NRI marks it: a dash before what goes, and a deny rule, since the rule that allowed it stays.
+    #[test]
+    fn what_is_swapped_goes_and_comes() {
+        let node = |path: &str, minor| DeviceNode { path: path.into(), major: 195, minor };
+        let mount = Mount {
+            source: "/dev/null".into(),
+            destination: "/var/run/nvidia-container-devices/GPU-2".into(),
+            kind: "bind".into(),
+            options: vec!["ro".into()],
+        };
+        let sent = adjustment(Edit {
+            annotations: vec![("cdi.k8s.io/x".into(), "nvidia.com/gpu=2".into())],
+            remove_mounts: vec!["/var/run/nvidia-container-devices/GPU-1".into()],
+            mounts: vec![mount],
+            remove_devices: vec![node("/dev/nvidia1", 1)],
+            devices: vec![node("/dev/nvidia2", 2)],
+            cdi_devices: vec!["nvidia.com/gpu=2".into()],
+            args: Some(vec!["/launcher".into(), "app".into()]),
+            ..Edit::default()
+        });
+        let mounts: Vec<&str> = sent.mounts.iter().map(|mount| mount.destination.as_str()).collect();
+        assert_eq!(
+            mounts,
+            ["-/var/run/nvidia-container-devices/GPU-1", "/var/run/nvidia-container-devices/GPU-2"]
+        );
+        assert_eq!((sent.mounts[1].type_.as_str(), sent.mounts[1].options[0].as_str()), ("bind", "ro"));
+        let nodes: Vec<&str> = sent.linux.devices.iter().map(|node| node.path.as_str()).collect();
+        assert_eq!(nodes, ["-/dev/nvidia1", "/dev/nvidia2"]);
+        let rules = &sent.linux.resources.devices;
+        let rule = |at: usize| (rules[at].allow, rules[at].major.value, rules[at].minor.value);
+        assert_eq!((rule(0), rule(1)), ((false, 195, 1), (true, 195, 2)));
+        assert!(sent.linux.resources.cpu.is_none());
+        assert_eq!(sent.cdi_devices[0].name, "nvidia.com/gpu=2");
+        assert_eq!(sent.annotations["cdi.k8s.io/x"], "nvidia.com/gpu=2");
+        assert_eq!(sent.args, ["/launcher", "app"]);
     }
 
     #[test]

@@ -12,7 +12,9 @@ use super::verdicts::VerdictLog;
 use crate::decision::{
     self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State,
 };
-use crate::model::{ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement};
+use crate::model::{
+    ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement, PodAllotment, PodUid,
+};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -122,7 +124,8 @@ impl Seating {
         off: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         let off: Switch = Arc::new(off);
-        let spare = Spare { settings: Mutex::default(), log: Mutex::default(), off: Arc::clone(&off) };
+        let (settings, log, allotted) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let spare = Spare { settings, allotted, log, off: Arc::clone(&off) };
         Self {
             prepare: Box::new(prepare),
             cgroups: around.cgroups,
@@ -163,7 +166,6 @@ pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Op
 
 impl Handler for Seating {
     fn attach(&mut self, poster: Poster) {
-        self.devices.attach(poster.clone());
         let wake = poster.clone();
         // An event about nothing: what others have changed is read before any.
         self.hints.watch(Box::new(move || wake.post(Event::Observe(BTreeMap::new()))));
@@ -171,6 +173,7 @@ impl Handler for Seating {
             Ok(proofs) => self.proofs = Some(proofs),
             Err(error) => tracing::error!(%error, "containers will not be held against their placement"),
         }
+        self.devices.attach(poster.clone());
         match Chores::start(Arc::clone(&self.cgroups), Arc::clone(&self.hints), poster) {
             Ok(chores) => self.chores = Some(chores),
             Err(error) => tracing::error!(%error, "cgroups will not be checked after starts"),
@@ -205,8 +208,10 @@ impl Handler for Seating {
             *hints = self.hints.load();
             self.remembered = Remembered::of(hints);
         }
+        self.spare.remember(&event);
         let Some(current) = &mut self.current else { return Outcome::default() };
         for news in self.allotted.before(&event, &*self.allotments) {
+            self.spare.remember(&news);
             decision::step(&mut current.state, news, &current.enforced);
         }
         let settings = if (self.off)() { &current.off } else { &current.enforced };
@@ -244,10 +249,11 @@ impl Handler for Seating {
         for verdict in &rest.verdicts {
             self.log.log(verdict, rest.took, now);
         }
-        self.devices.look();
+        let started = std::mem::take(&mut self.started);
         if let Some(proofs) = &self.proofs {
-            self.started.drain(..).for_each(|due| proofs.later(due));
+            started.into_iter().for_each(|due| proofs.later(due));
         }
+        self.devices.look();
         let Some(chores) = &self.chores else { return };
         if !rest.writes.is_empty() {
             chores.write(rest.writes);
@@ -288,7 +294,7 @@ fn take_turn(
     match hints.turn() {
         Ok(turn) => Ok(Some(turn)),
         Err(error) if matches!(event, Event::Create(..)) => {
-            Err(Box::new(decision::failure(event, settings, &error.to_string())))
+            Err(Box::new(decision::failure(event, None, settings, &error.to_string())))
         }
         Err(error) => {
             tracing::error!(%error, "deciding all the same");
@@ -300,8 +306,22 @@ fn take_turn(
 /// Answers when the state cannot be reached: from the settings alone.
 struct Spare {
     settings: Mutex<Option<Settings>>,
+    /// What the kubelet allotted to pods that have not ended.
+    allotted: Mutex<BTreeMap<PodUid, PodAllotment>>,
     log: Mutex<VerdictLog>,
     off: Switch,
+}
+
+impl Spare {
+    fn remember(&self, event: &Event) {
+        match event {
+            Event::Allotted(pod, allotment) => {
+                lock(&self.allotted).insert(pod.clone(), allotment.clone());
+            }
+            Event::StopPod(pod) | Event::RemovePod(pod) => drop(lock(&self.allotted).remove(&pod.uid)),
+            _ => {}
+        }
+    }
 }
 
 impl Fallback for Spare {
@@ -311,7 +331,11 @@ impl Fallback for Spare {
         if (self.off)() {
             settings.mode = Mode::Off;
         }
-        let Outcome { reply, verdicts, .. } = decision::failure(event, &settings, why);
+        let allotted = match event {
+            Event::Create(pod, _) => lock(&self.allotted).get(&pod.uid).cloned(),
+            _ => None,
+        };
+        let Outcome { reply, verdicts, .. } = decision::failure(event, allotted.as_ref(), &settings, why);
         let now = Instant::now();
         verdicts.iter().for_each(|verdict| lock(&self.log).log(verdict, None, now));
         reply

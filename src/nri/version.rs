@@ -90,11 +90,24 @@ impl Host {
     /// What it takes; of an unknown version the least.
     #[must_use]
     pub fn features(&self) -> Features {
-        Features { memory_policy: self.speaks(0, 12), args: self.speaks(0, 10), ..Features::default() }
+        let from = |first| self.nri.is_some_and(|nri| nri >= first);
+        Features {
+            memory_policy: from(Version::new(0, 12, 0)),
+            args: from(Version::new(0, 10, 0)),
+            remove_devices: from(Version::new(0, 10, 0)),
+            add_cdi: from(Version::new(0, 7, 0)) && !self.drops_cdi(),
+            ..Features::default()
+        }
     }
 
-    fn speaks(&self, major: u32, minor: u32) -> bool {
-        self.nri.is_some_and(|nri| nri >= Version::new(major, minor, 0))
+    /// containerd before 1.7.30, and 2.0, carry an NRI that knows CDI devices and pass over them in silence.
+    fn drops_cdi(&self) -> bool {
+        let version = (self.runtime == "containerd").then(|| Version::parse(&self.runtime_version)).flatten();
+        let old = |version: Version| {
+            version < Version::new(1, 7, 30)
+                || (Version::new(2, 0, 0)..Version::new(2, 1, 0)).contains(&version)
+        };
+        version.is_some_and(old)
     }
 
     /// The events we subscribe to. An unknown bit fails the registration, so only those the version
@@ -212,9 +225,16 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_is_changed_only_where_that_is_taken() {
-        assert!(host("containerd", "2.2.0", "").features().args);
-        assert!(!host("containerd", "2.1.9", "").features().args);
-        assert!(!host("somebody", "9.9.9", "").features().args);
+    fn devices_come_and_go_only_where_the_runtime_can() {
+        let can = |version: &str| {
+            let features = host("containerd", version, "").features();
+            (features.add_cdi, features.remove_devices, features.args)
+        };
+        assert_eq!(can("1.7.29"), (false, false, false));
+        assert_eq!(can("1.7.30"), (true, false, false));
+        assert_eq!(can("2.0.5"), (false, false, false));
+        assert_eq!(can("2.1.9"), (true, false, false));
+        assert_eq!(can("2.2.0"), (true, true, true));
+        assert!(host("cri-o", "1.33.0", "0.10.0").features().remove_devices);
     }
 }

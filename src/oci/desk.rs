@@ -298,7 +298,7 @@ fn say(by: By, verdicts: &[Verdict], begin: Instant) {
 fn fail(config: &Config, by: By, party: &Party, error: &OciError) -> Seated {
     let settings = config.settings(CpuSet::new(), Features::default());
     let event = Event::Create(party.pod.clone(), party.container.clone());
-    let outcome = decision::failure(&event, &settings, &error.to_string());
+    let outcome = decision::failure(&event, None, &settings, &error.to_string());
     say(by, &outcome.verdicts, Instant::now());
     match outcome.reply {
         Reply::Refuse(rejection) => Seated::Refused(rejection),

@@ -1,5 +1,6 @@
 //! The one integration-test binary.
 
+mod asking;
 mod churn;
 mod cli;
 mod config;
@@ -8,10 +9,14 @@ mod discover;
 mod engine;
 mod fake_runtime;
 mod host;
+mod launcher;
 mod man;
 mod nri;
 mod oci;
 mod plan;
+mod refusals;
+mod reports;
 mod rooms;
 mod steps;
 mod store;
+mod verify;

@@ -6,14 +6,13 @@ use crate::list::Set;
 use crate::machine::{Gpu, Machine, NVML_STATE};
 use crate::node::Node;
 use crate::observe::{self, Seen};
-use crate::pod::{CUDA_IMAGE, Pod, TENANT_IMAGE};
+use crate::pod::{CUDA_IMAGE, Pod, TENANT_IMAGE, VISIBLE};
 use crate::settings::Settings;
 use crate::wait;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 
 const COUNT: &str = "gpus.maitred.io";
-const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
 
 pub const ALL: &[Scenario] = &[
     usual("an image that sees all GPUs gets its own alone", Lanes::Native, rewritten),

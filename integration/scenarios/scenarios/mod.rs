@@ -1,7 +1,10 @@
 //! The scenarios, by what they are about. Each starts with an empty node, and each fails on a node
 //! without maitred.
 
+mod authority;
 mod daemon;
+mod delivery;
+mod exact;
 mod exempt;
 mod faults;
 mod gpus;
@@ -42,6 +45,9 @@ pub const ALL: &[&[Scenario]] = &[
     pinning::ALL,
     shared::ALL,
     gpus::ALL,
+    delivery::ALL,
+    exact::ALL,
+    authority::ALL,
     hugepages::ALL,
     reject::ALL,
     exempt::ALL,

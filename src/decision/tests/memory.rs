@@ -150,7 +150,8 @@ fn hidden_pages_are_promised_only_where_they_are_free() {
     let mut node = Node::new();
     let place = |id, mebibytes: u64| ((NodeId(id), HugepageSize::MIB2), Bytes(mebibytes << 20));
     let free = [place(0, 0), place(1, 8), place(2, 0), place(3, 0)].into();
-    node.step(Event::Pages(Pages { free, ..Pages::default() }));
+    let unused = [place(0, 0), place(1, 0), place(2, 0), place(3, 0)].into();
+    node.step(Event::Pages(Pages { free, in_use: [("id-main".into(), unused)].into() }));
     let placed = node.create(&pod("p"), &hidden("main", 8, true));
     assert_eq!(edit(&placed).mems.as_ref().unwrap().to_string(), "1");
     let text = refusal(&node.create(&pod("q"), &hidden("q", 8, true)));

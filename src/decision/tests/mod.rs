@@ -1,14 +1,17 @@
 //! The reducer as a runtime sees it. CPU 0 is reserved; what the machine is stands in `testing`.
 
 mod adoption;
+mod allotments;
 mod answers;
 mod anything;
 mod elsewhere;
 mod found;
+mod kubelet;
 mod life;
 mod memory;
 mod seating;
 mod sparing;
+mod swapping;
 
 use super::testing::{container, limits, machine, pod, settings, whole};
 use super::*;
@@ -29,8 +32,12 @@ impl Node {
     }
 
     fn with(settings: Settings) -> Self {
+        Self::over(machine(), settings)
+    }
+
+    fn over(machine: Topology, settings: Settings) -> Self {
         let reserve = Reserve { cpus: Some(settings.reserved.clone()), memory: BTreeMap::new() };
-        let state = State::new(Arc::new(machine()), &reserve, &settings.annotation_pool).unwrap();
+        let state = State::new(Arc::new(machine), &reserve, &settings.annotation_pool).unwrap();
         Self { state, settings }
     }
 
@@ -94,6 +101,31 @@ fn asking(name: &str, gpus: &str) -> PodFacts {
     let mut pod = pod(name);
     pod.annotations.insert("gpus.maitred.io".into(), gpus.into());
     pod
+}
+
+/// What podresources tells of a pod: its containers' devices, one resource each.
+fn allotted(pod: &PodFacts, containers: &[(&str, &str, &[&str])]) -> Event {
+    let one = |(name, resource, ids): &(&str, &str, &[&str])| {
+        let ids = ids.iter().map(|id| ((*id).to_owned(), None)).collect();
+        let devices = BTreeMap::from([((*resource).into(), ids)]);
+        ((*name).into(), Allotment { devices, ..Allotment::default() })
+    };
+    let containers = containers.iter().map(one).collect();
+    Event::Allotted(pod.uid.clone(), PodAllotment { source: AllotmentSource::PodResources, containers })
+}
+
+/// One container of a pod with GPUs of the device plugin's, told by podresources and shown by the environment.
+fn given(node: &mut Node, name: &str, cpus: u64, gpus: &[&str]) -> (PodFacts, ContainerFacts) {
+    let pod = pod(name);
+    node.step(allotted(&pod, &[(name, "nvidia.com/gpu", gpus)]));
+    (pod, on_gpu(whole(name, cpus), &gpus.join(",")))
+}
+
+fn held_gpus(node: &Node, name: &str) -> Vec<String> {
+    let key = ContainerKey::new(PodUid::new(format!("uid-{name}")), name.into());
+    let devices =
+        node.state.ledger().get(&key).map(|held| held.placement.devices.clone()).unwrap_or_default();
+    devices.into_values().flatten().map(|id| id.to_string()).collect()
 }
 
 /// What the runtime gives back in Synchronize of a container it made by this edit.

@@ -50,14 +50,14 @@ fn off_lets_everything_through_and_on_catches_up() {
 fn an_undecided_container_is_refused_only_where_it_counts_on_us() {
     let why = "the deadline of 1000 ms passed";
     let pinned = Event::Create(pod("a"), whole("a", 4));
-    let text = refusal(&failure(&pinned, &settings(), why));
+    let text = refusal(&failure(&pinned, None, &settings(), why));
     assert_eq!(text, format!("InternalError: container a: maitred could not decide: {why}"));
     let (small_pod, small) = small("s");
-    assert_eq!(failure(&Event::Create(small_pod, small), &settings(), why).reply, Reply::Nothing);
+    assert_eq!(failure(&Event::Create(small_pod, small), None, &settings(), why).reply, Reply::Nothing);
     let system = PodFacts { namespace: "kube-system".into(), ..pod("a") };
-    assert_eq!(failure(&Event::Create(system, whole("a", 4)), &settings(), why).reply, Reply::Nothing);
+    assert_eq!(failure(&Event::Create(system, whole("a", 4)), None, &settings(), why).reply, Reply::Nothing);
     let admit = Settings { failure: FailurePolicy::Admit, ..settings() };
-    assert_eq!(failure(&pinned, &admit, why).reply, Reply::Nothing);
+    assert_eq!(failure(&pinned, None, &admit, why).reply, Reply::Nothing);
     let audit = Settings { mode: Mode::Audit, ..settings() };
-    assert_eq!(failure(&pinned, &audit, why).reply, Reply::Nothing);
+    assert_eq!(failure(&pinned, None, &audit, why).reply, Reply::Nothing);
 }

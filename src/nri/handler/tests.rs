@@ -202,6 +202,38 @@ fn a_memory_policy_follows_the_hosts_version() {
 }
 
 #[test]
+fn hidden_huge_pages_are_looked_for_before_the_decision() {
+    let mut seating = rig().seating;
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![], vec![]));
+    let huge = PodFacts { cgroup_parent: "/kubepods/podhuge".into(), ..pod("a") };
+    let mut facts = whole("a", 2);
+    facts.mounts.push(MountFacts { source: "/huge".into(), destination: "/dev/hugepages".into() });
+
+    let record = edit(seating.handle(Event::Create(huge, facts.clone()))).record.unwrap();
+    assert!(record.contains(r#"{"nodes":"0","type":"hugepages-2Mi","bytes":4194304}"#), "{record}");
+    let none = edit(seating.handle(Event::Create(pod("b"), ContainerFacts { id: "id-b".into(), ..facts })));
+    assert!(!none.record.unwrap().contains("hugepages"));
+}
+
+#[test]
+fn what_has_started_is_held_against_its_placement_unless_nothing_is_done() {
+    let Rig { off, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![], vec![]));
+    edit(seating.handle(Event::Create(pod("a"), whole("a", 2))));
+    seating.handle(Event::Started(pod("a"), whole("a", 2)));
+    assert_eq!(seating.started.len(), 1);
+    seating.settle(Rest::default());
+    assert_eq!(seating.started.len(), 0);
+    // A shared container has no placement, and while maitred is off nothing is expected of anybody.
+    seating.handle(Event::Started(pod("s"), container("s")));
+    off.store(true, Ordering::Relaxed);
+    seating.handle(Event::Started(pod("a"), whole("a", 2)));
+    assert_eq!(seating.started.len(), 0);
+}
+
+#[test]
 fn a_first_setup_must_work_and_a_later_one_may_fail() {
     let Rig { readable, mut seating, .. } = rig();
     readable.store(false, Ordering::Relaxed);

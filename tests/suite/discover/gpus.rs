@@ -11,7 +11,7 @@ use std::process::Command;
 
 const TWO_NODES: Regular = Regular { sockets: 2, nodes_per_socket: 1, cores_per_node: 2, threads: 1 };
 
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let mut dir = std::env::current_exe().unwrap();
     while dir.pop() {
         let library = dir.join("examples/libfake_nvml.so");
@@ -28,13 +28,15 @@ fn library() -> PathBuf {
 fn child() {
     let Ok(dir) = std::env::var("MAITRED_TEST_TREE") else { return };
     let root = Root::open(&dir).unwrap();
-    let library = std::env::var("MAITRED_TEST_NVML").unwrap();
-    let answer = match machine(&root, &Options { nvml: NvmlLibrary::At(library.into()) }) {
+    let library = PathBuf::from(std::env::var("MAITRED_TEST_NVML").unwrap());
+    let nvml = if library.is_dir() { NvmlLibrary::DriverRoot(library) } else { NvmlLibrary::At(library) };
+    let answer = match machine(&root, &Options { nvml }) {
         Err(error) => json!({ "error": error.to_string() }),
         Ok(read) => {
             let machine: Value = serde_json::from_str(&snapshot::to_json(&read.topology)).unwrap();
             let warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
-            json!({ "gpus": machine["gpus"], "warnings": warnings })
+            let mig_nodes = &read.topology.mig_nodes;
+            json!({ "gpus": machine["gpus"], "mig_nodes": mig_nodes, "warnings": warnings })
         }
     };
     std::fs::write(format!("{dir}/answer.json"), answer.to_string()).unwrap();
@@ -73,9 +75,9 @@ fn nvml_names_what_the_kernel_places() {
     );
     assert_eq!(
         answer,
-        json!({ "warnings": [], "gpus": [
-            { "index": 0, "uuid": "GPU-a", "pci": "0000:21:00.0", "minor": 3, "model": "NVIDIA H100", "numa_node": 1, "nvlinks": {} },
-            { "index": 1, "uuid": "GPU-b", "pci": "10000:22:00.0", "minor": 0, "model": "NVIDIA H100", "numa_node": 0, "nvlinks": {} },
+        json!({ "warnings": [], "mig_nodes": {}, "gpus": [
+            { "index": 0, "uuid": "GPU-a", "pci": "0000:21:00.0", "minor": 3, "model": "NVIDIA H100", "numa_node": 1, "nvlinks": {}, "near": { "1": "SYS" } },
+            { "index": 1, "uuid": "GPU-b", "pci": "10000:22:00.0", "minor": 0, "model": "NVIDIA H100", "numa_node": 0, "nvlinks": {}, "near": { "0": "SYS" } },
         ]})
     );
     let state: Value =
@@ -139,20 +141,106 @@ fn one_gpu_s_error_makes_a_field_unknown_and_drops_nothing() {
 }
 
 #[test]
-fn a_gpu_without_identity_is_an_error() {
+fn a_gpu_that_does_not_say_which_it_is_is_kept_as_the_kernel_shows_it() {
     for call in ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetPciInfo_v3"] {
         let tree = TWO_NODES.tree();
+        tree.gpu("0000:21:00.0", 1);
+        tree.gpu("0000:22:00.0", 0);
+        tree.gpu("0000:23:00.0", 1);
+        tree.information("0000:22:00.0", "GPU-b", 5);
         let answer = read(
             &tree,
             json!({ "gpus": [
                 { "uuid": "GPU-a", "pci": "0000:21:00.0" },
                 { "uuid": "GPU-b", "pci": "0000:22:00.0", "errors": { call: "GPU_IS_LOST" } },
+                { "uuid": "GPU-c", "pci": "0000:23:00.0" },
             ]}),
         );
-        assert!(answer["error"].as_str().unwrap().starts_with("NVML cannot identify GPU 1 ("), "{answer}");
+        let gpus = answer["gpus"].as_array().unwrap();
+        let lost = &gpus[1];
+        assert_eq!((gpus.len(), &lost["index"], &lost["pci"]), (3, &json!(1), &json!("0000:22:00.0")));
+        assert_eq!(
+            (&lost["uuid"], &lost["minor"], &lost["numa_node"]),
+            (&json!("GPU-b"), &json!(5), &json!(0))
+        );
+        let warning = answer["warnings"][0].as_str().unwrap();
+        assert!(warning.starts_with("NVML cannot identify GPU 1 ("), "{warning}");
+        assert!(
+            warning.ends_with("taken to be the one at 0000:22:00.0, as the kernel shows it"),
+            "{warning}"
+        );
         let state = std::fs::read_to_string(tree.path().join("state.json")).unwrap();
         assert!(state.contains("\"open\":0"), "{state}");
     }
+}
+
+#[test]
+fn a_gpu_that_is_nowhere_and_a_library_that_cannot_count_are_said() {
+    let tree = TWO_NODES.tree();
+    let nowhere = json!({ "gpus": [
+        { "uuid": "GPU-a", "pci": "0000:21:00.0", "errors": { "nvmlDeviceGetPciInfo_v3": "GPU_IS_LOST" } }] });
+    let answer = read(&tree, nowhere);
+    assert_eq!(answer["gpus"], json!([]));
+    assert!(answer["warnings"][0].as_str().unwrap().ends_with("no PCI function is left for it"), "{answer}");
+    tree.gpu("0000:21:00.0", 1);
+    let answer = read(&tree, json!({ "errors": { "nvmlDeviceGetCount_v2": "UNKNOWN" } }));
+    assert_eq!(answer["gpus"].as_array().unwrap().len(), 1);
+    assert!(answer["warnings"][0].as_str().unwrap().contains("it cannot count the GPUs"), "{answer}");
+}
+
+#[test]
+fn mig_devices_are_told_with_their_instances_and_their_nodes() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    tree.gpu("0000:22:00.0", 1);
+    let mig = json!([
+        { "uuid": "MIG-a", "index": 0, "gpu_instance": 7, "compute_instance": 0 },
+        { "uuid": "MIG-b", "index": 3, "gpu_instance": 9, "compute_instance": 1 },
+        { "uuid": "MIG-c", "index": 4 },
+    ]);
+    let answer = read(
+        &tree,
+        json!({ "gpus": [
+            { "uuid": "GPU-a", "pci": "0000:21:00.0", "mig": mig },
+            { "uuid": "GPU-b", "pci": "0000:22:00.0", "mig": [] },
+        ]}),
+    );
+    let expected = json!([
+        { "index": 0, "uuid": "MIG-a", "instance": [7, 0] },
+        { "index": 3, "uuid": "MIG-b", "instance": [9, 1] },
+        { "index": 4, "uuid": "MIG-c" },
+    ]);
+    assert_eq!((&answer["gpus"][0]["mig"], &answer["gpus"][1]["mig"]), (&expected, &Value::Null));
+    assert_eq!(answer["warnings"], json!([]));
+    tree.file(
+        "proc/driver/nvidia/capabilities/gpu0/mig/gi9/ci1/access",
+        "DeviceFileMinor: 84\nDeviceFileMode: 292",
+    );
+    let answer = read(&tree, json!({ "gpus": [{ "uuid": "GPU-a", "pci": "0000:21:00.0", "mig": mig }] }));
+    assert_eq!(answer["mig_nodes"], json!({ "84": "MIG-b" }));
+}
+
+/// The tree has both GPUs below one bridge of one host bridge; NVML knows better.
+#[test]
+fn distances_are_nvmls_and_else_by_what_both_hang_below() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    tree.gpu("0000:22:00.0", 1);
+    let gpus = json!([
+        { "uuid": "GPU-a", "pci": "0000:21:00.0", "ancestors": { "1": "multiple" } },
+        { "uuid": "GPU-b", "pci": "0000:22:00.0" },
+    ]);
+    let answer = read(&tree, json!({ "gpus": gpus }));
+    assert_eq!(
+        (&answer["gpus"][0]["near"], &answer["gpus"][1]["near"]),
+        (&json!({"1": "PXB"}), &json!({"0": "PXB"}))
+    );
+    let refused = json!({ "nvmlDeviceGetTopologyCommonAncestor": "NOT_SUPPORTED" });
+    let answer = read(&tree, json!({ "gpus": gpus, "errors": refused }));
+    assert_eq!((&answer["gpus"][0]["near"], &answer["warnings"]), (&json!({"1": "PIX"}), &json!([])));
+    let read = tree.read().unwrap().topology;
+    assert_eq!(read.pci[0].path, ["pci0000:00", "0000:00:01.0"]);
+    assert_eq!(read.gpus[0].near[&1], maitred::model::PciDistance::Pix);
 }
 
 #[test]
@@ -174,6 +262,9 @@ fn nvlinks_are_counted_directly_and_through_switches() {
     );
     let links: Vec<&Value> = answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["nvlinks"]).collect();
     assert_eq!(links, [&json!({"1": 2}), &json!({"0": 2}), &json!({"3": 3}), &json!({"2": 1}), &json!({})]);
+    let switched: Vec<&Value> =
+        answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["switch_links"]).collect();
+    assert_eq!(switched, [&Value::Null, &Value::Null, &json!(3), &json!(1), &Value::Null]);
 }
 
 #[test]
@@ -206,10 +297,30 @@ fn an_unusable_nvml_falls_back_to_sysfs_and_says_so() {
     let warning = answer["warnings"][0].as_str().unwrap();
     assert!(warning.contains("RM detects a driver/library version mismatch"), "{warning}");
     let no_driver = read(&tree, json!({ "errors": { "nvmlInit_v2": "DRIVER_NOT_LOADED" } }));
-    assert_eq!(no_driver, json!({ "gpus": expected, "warnings": [] }));
+    assert_eq!(no_driver, json!({ "gpus": expected, "mig_nodes": {}, "warnings": [] }));
     let no_library = read_with(&tree, "/nonexistent/libnvidia-ml.so.1", json!({}));
     assert_eq!(no_library["gpus"], expected);
     assert_eq!(no_library["warnings"].as_array().unwrap().len(), 1);
+}
+
+/// What lies there first is no library at all.
+#[test]
+fn the_library_is_looked_for_below_the_drivers_root() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    tree.file("run/driver/usr/lib64/libnvidia-ml.so.1", "of another machine");
+    let root = tree.path().join("run/driver");
+    let nvml = json!({ "gpus": [{ "uuid": "GPU-a", "pci": "0000:21:00.0" }] });
+    let answer = read_with(&tree, root.to_str().unwrap(), nvml.clone());
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("NVML (") && warning.contains("usr/lib64/libnvidia-ml.so.1) is not usable"),
+        "{warning}"
+    );
+    std::fs::create_dir_all(root.join("usr/lib")).unwrap();
+    std::fs::copy(library(), root.join("usr/lib/libnvidia-ml.so.1")).unwrap();
+    let answer = read_with(&tree, root.to_str().unwrap(), nvml);
+    assert_eq!((&answer["gpus"][0]["uuid"], &answer["warnings"]), (&json!("GPU-a"), &json!([])));
 }
 
 #[test]
@@ -218,7 +329,7 @@ fn a_gpu_that_nvml_does_not_list_is_left_out_aloud() {
     tree.gpu("0000:21:00.0", 1);
     let answer = read(&tree, json!({ "gpus": [] }));
     let warning = "the NVIDIA GPU at 0000:21:00.0 is left out: NVML does not list it";
-    assert_eq!(answer, json!({ "gpus": [], "warnings": [warning] }));
+    assert_eq!(answer, json!({ "gpus": [], "mig_nodes": {}, "warnings": [warning] }));
 }
 
 #[test]

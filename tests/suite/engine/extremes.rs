@@ -80,7 +80,7 @@ impl Extreme {
 #[test]
 fn the_ends_of_every_number_have_an_answer() {
     let strategy = (extreme(), vec(vec(request(), 1..4), 1..4), super::plan::policy());
-    run("the_ends_of_every_number", 60, &strategy, |(extreme, pods, policy)| {
+    run("the_ends_of_every_number", 60..=2000, &strategy, |(extreme, pods, policy)| {
         let machine = extreme.machine();
         let mut occupancy = Occupancy::new(&machine);
         for (at, containers) in pods.iter().enumerate() {

@@ -1,0 +1,150 @@
+//! GPUs in each of the four ways in which a device plugin hands them over: kept, refused where they do not
+//! fit, and changed where the node's owner wants that and the runtime can.
+
+use super::{Lanes, Scenario};
+use crate::expect::{self, expected};
+use crate::machine::{Gpu, Machine};
+use crate::node::{Node, Seated};
+use crate::observe::{Opened, Seen};
+use crate::pod::{Delivery, Pod};
+use crate::podresources::Manner;
+use crate::settings::Settings;
+use anyhow::{Context, Result};
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "GPUs are kept however they come, and misfits refused",
+        lanes: Lanes::Both,
+        settings: Settings::plugin_gpus("keep"),
+        run: kept,
+    },
+    Scenario {
+        name: "repair swaps a misfitting GPU, or says that it cannot",
+        lanes: Lanes::Guest,
+        settings: Settings::plugin_gpus("repair"),
+        run: repaired,
+    },
+    Scenario {
+        name: "choose takes two GPUs of one node, or says that it cannot",
+        lanes: Lanes::Guest,
+        settings: Settings::plugin_gpus("choose"),
+        run: chosen,
+    },
+];
+
+/// What the containers of these scenarios try to open: every GPU's node.
+fn nodes(machine: &Machine) -> Vec<String> {
+    machine.gpus.iter().map(Gpu::node_path).collect()
+}
+
+fn asking(node: &Node, name: &str, cpus: u64, delivery: Delivery, gpus: &[&Gpu]) -> Pod {
+    let paths = nodes(&node.machine);
+    let words: Vec<&str> = std::iter::once("open").chain(paths.iter().map(String::as_str)).collect();
+    Pod::guaranteed(&format!("{name}-{}", delivery.name()), cpus, 64).gpus(delivery, gpus).args(&words)
+}
+
+/// The GPUs that really reached the container.
+fn delivered(node: &Node, seated: &Seated, seen: &Seen, delivery: Delivery) -> Result<Vec<Gpu>> {
+    let named = |uuids: Vec<String>| {
+        let by_uuid = |uuid: &String| node.machine.gpus.iter().find(|gpu| gpu.uuid == *uuid).cloned();
+        uuids.iter().map(|uuid| by_uuid(uuid).with_context(|| format!("{uuid} is a GPU here"))).collect()
+    };
+    match delivery {
+        Delivery::Env => named(seen.gpus()),
+        Delivery::Mounts => named(seen.mounted_gpus()),
+        Delivery::CdiAnnotation | Delivery::CriCdi => {
+            let opened = node.opened(seated)?;
+            let has = |gpu: &&Gpu| opened.get(&gpu.node_path()) == Some(&Opened::Allowed);
+            let rest = opened.values().filter(|how| !matches!(how, Opened::Allowed | Opened::Absent));
+            expected!(rest.count() == 0, "neither there nor absent: {opened:?}");
+            Ok(node.machine.gpus.iter().filter(has).cloned().collect())
+        }
+    }
+}
+
+fn uuids<'g>(gpus: impl IntoIterator<Item = &'g Gpu>) -> Vec<&'g str> {
+    gpus.into_iter().map(|gpu| gpu.uuid.as_str()).collect()
+}
+
+/// A GPU beside fewer than four CPUs, where the machine has nodes to choose from.
+fn cramped(machine: &Machine) -> Option<&Gpu> {
+    let wide = machine.widest();
+    machine.gpus.iter().find(|gpu| (machine.exclusive_cpus(gpu.node).len() as u64) < wide)
+}
+
+fn kept(node: &mut Node) -> Result<()> {
+    node.serve_podresources(Manner::Current)?;
+    let machine = node.machine.clone();
+    // The last, not the first: CPUs chosen without it would lie on another node.
+    let gpu = machine.gpus.last().context("a GPU")?;
+    for delivery in Delivery::ALL {
+        let mut pod = asking(node, "kept", machine.widest().min(2), delivery, &[gpu]);
+        if delivery == Delivery::Env {
+            // A device plugin may pass the node along with the variable.
+            pod = pod.device(gpu.host_node(), gpu.node_path());
+        }
+        let seated = node.run(pod)?;
+        let seen = node.look(&seated)?;
+        let home = expect::seated(&machine, &seen, machine.widest().min(2))?;
+        expect::same("node of the CPUs", &gpu.node, &home)?;
+        expect::same("GPUs", &vec![gpu.uuid.as_str()], &uuids(&delivered(node, &seated, &seen, delivery)?))?;
+        if delivery == Delivery::Env {
+            let opened = node.opened(&seated)?;
+            expect::same("its device node", &Some(&Opened::Allowed), &opened.get(&gpu.node_path()))?;
+        }
+        node.remove(&seated)?;
+        if let Some(cramped) = cramped(&machine) {
+            let misfit = asking(node, "misfit", machine.widest(), delivery, &[cramped]);
+            expect::refused(node.run(misfit), &["TopologyAffinityError", "GPU"])?;
+        }
+    }
+    Ok(())
+}
+
+/// NRI can change the environment and mounts since its beginnings; what CDI has put into a container it can
+/// take away since 0.10 only, and this runtime has 0.8.
+fn repaired(node: &mut Node) -> Result<()> {
+    node.serve_podresources(Manner::Current)?;
+    let machine = node.machine.clone();
+    let cramped = cramped(&machine).context("the guest has a GPU beside the reserved CPUs")?;
+    let wide = machine.widest();
+    for delivery in [Delivery::Env, Delivery::Mounts] {
+        let seated = node.run(asking(node, "swapped", wide, delivery, &[cramped]))?;
+        let seen = node.look(&seated)?;
+        let home = expect::seated(&machine, &seen, wide)?;
+        let gpus = delivered(node, &seated, &seen, delivery)?;
+        expect::same("nodes of its GPUs", &vec![home], &gpus.iter().map(|gpu| gpu.node).collect())?;
+        node.remove(&seated)?;
+    }
+    for delivery in [Delivery::CdiAnnotation, Delivery::CriCdi] {
+        expect::refused(node.run(asking(node, "stuck", wide, delivery, &[cramped])), &["NRI 0.10"])?;
+    }
+    // What fits needs no change, and so no runtime that can change it.
+    let gpu = machine.gpus.last().context("a GPU")?;
+    let seated = node.run(asking(node, "fits", 2, Delivery::CriCdi, &[gpu]))?;
+    let seen = node.look(&seated)?;
+    expect::same("node of the CPUs", &gpu.node, &expect::seated(&machine, &seen, 2)?)?;
+    let gpus = delivered(node, &seated, &seen, Delivery::CriCdi)?;
+    expect::same("GPUs", &vec![gpu.uuid.as_str()], &uuids(&gpus))
+}
+
+fn chosen(node: &mut Node) -> Result<()> {
+    node.serve_podresources(Manner::Current)?;
+    let machine = node.machine.clone();
+    let pairs: Vec<_> =
+        machine.nodes.iter().map(|numa| machine.gpus_on(numa.id)).filter(|on| on.len() == 2).collect();
+    let [one, other] = &pairs[..] else { anyhow::bail!("the guest has two nodes with two GPUs each") };
+    let apart = [one[0], other[0]];
+    for delivery in [Delivery::Env, Delivery::Mounts] {
+        let seated = node.run(asking(node, "chosen", 2, delivery, &apart))?;
+        let seen = node.look(&seated)?;
+        let home = expect::seated(&machine, &seen, 2)?;
+        let gpus = delivered(node, &seated, &seen, delivery)?;
+        expect::same("nodes of its GPUs", &vec![home; 2], &gpus.iter().map(|gpu| gpu.node).collect())?;
+        node.remove(&seated)?;
+    }
+    for delivery in [Delivery::CdiAnnotation, Delivery::CriCdi] {
+        expect::refused(node.run(asking(node, "stuck", 2, delivery, &apart)), &["NRI 0.10"])?;
+    }
+    Ok(())
+}
