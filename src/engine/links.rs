@@ -95,7 +95,9 @@ impl Links {
             false => search.grown_sets(members),
         }
         let (_, best) = search.best?;
-        Some(candidates.iter().map(|one| one.id).filter(|id| best.contains(id)).collect())
+        // A member is no choice, even where it is free: of a GPU that is given in parts only its part was given.
+        let chosen = |id: &&DeviceId| best.contains(id) && !members.contains(id);
+        Some(candidates.iter().map(|one| one.id).filter(chosen).collect())
     }
 
     /// How far a NIC is from all of the GPUs together.

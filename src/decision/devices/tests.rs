@@ -108,7 +108,10 @@ fn the_first_that_names_any_counts_and_the_rest_only_for_the_same_gpus() {
         facts.env = vec![format!("{VISIBLE}=GPU-b")];
         facts.mounts = vec![mount("GPU-c"), mount("cdi/nvidia.com/gpu/GPU-a")];
     });
-    assert_eq!((ids(&claims), ways(&claims, "GPU-c")), (vec!["GPU-a".to_owned(), "GPU-c".to_owned()], vec![Mounts]));
+    assert_eq!(
+        (ids(&claims), ways(&claims, "GPU-c")),
+        (vec!["GPU-a".to_owned(), "GPU-c".to_owned()], vec![Mounts])
+    );
     let claims = with(|facts| {
         facts.env = vec![format!("{VISIBLE}=all")];
         facts.mounts = vec![mount("void")];

@@ -158,10 +158,16 @@ fn a_gpu_that_does_not_say_which_it_is_is_kept_as_the_kernel_shows_it() {
         let gpus = answer["gpus"].as_array().unwrap();
         let lost = &gpus[1];
         assert_eq!((gpus.len(), &lost["index"], &lost["pci"]), (3, &json!(1), &json!("0000:22:00.0")));
-        assert_eq!((&lost["uuid"], &lost["minor"], &lost["numa_node"]), (&json!("GPU-b"), &json!(5), &json!(0)));
+        assert_eq!(
+            (&lost["uuid"], &lost["minor"], &lost["numa_node"]),
+            (&json!("GPU-b"), &json!(5), &json!(0))
+        );
         let warning = answer["warnings"][0].as_str().unwrap();
         assert!(warning.starts_with("NVML cannot identify GPU 1 ("), "{warning}");
-        assert!(warning.ends_with("taken to be the one at 0000:22:00.0, as the kernel shows it"), "{warning}");
+        assert!(
+            warning.ends_with("taken to be the one at 0000:22:00.0, as the kernel shows it"),
+            "{warning}"
+        );
         let state = std::fs::read_to_string(tree.path().join("state.json")).unwrap();
         assert!(state.contains("\"open\":0"), "{state}");
     }
@@ -205,7 +211,10 @@ fn mig_devices_are_told_with_their_instances_and_their_nodes() {
     ]);
     assert_eq!((&answer["gpus"][0]["mig"], &answer["gpus"][1]["mig"]), (&expected, &Value::Null));
     assert_eq!(answer["warnings"], json!([]));
-    tree.file("proc/driver/nvidia/capabilities/gpu0/mig/gi9/ci1/access", "DeviceFileMinor: 84\nDeviceFileMode: 292");
+    tree.file(
+        "proc/driver/nvidia/capabilities/gpu0/mig/gi9/ci1/access",
+        "DeviceFileMinor: 84\nDeviceFileMode: 292",
+    );
     let answer = read(&tree, json!({ "gpus": [{ "uuid": "GPU-a", "pci": "0000:21:00.0", "mig": mig }] }));
     assert_eq!(answer["mig_nodes"], json!({ "84": "MIG-b" }));
 }
@@ -221,7 +230,10 @@ fn distances_are_nvmls_and_else_by_what_both_hang_below() {
         { "uuid": "GPU-b", "pci": "0000:22:00.0" },
     ]);
     let answer = read(&tree, json!({ "gpus": gpus }));
-    assert_eq!((&answer["gpus"][0]["near"], &answer["gpus"][1]["near"]), (&json!({"1": "PXB"}), &json!({"0": "PXB"})));
+    assert_eq!(
+        (&answer["gpus"][0]["near"], &answer["gpus"][1]["near"]),
+        (&json!({"1": "PXB"}), &json!({"0": "PXB"}))
+    );
     let refused = json!({ "nvmlDeviceGetTopologyCommonAncestor": "NOT_SUPPORTED" });
     let answer = read(&tree, json!({ "gpus": gpus, "errors": refused }));
     assert_eq!((&answer["gpus"][0]["near"], &answer["warnings"]), (&json!({"1": "PIX"}), &json!([])));
@@ -249,7 +261,8 @@ fn nvlinks_are_counted_directly_and_through_switches() {
     );
     let links: Vec<&Value> = answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["nvlinks"]).collect();
     assert_eq!(links, [&json!({"1": 2}), &json!({"0": 2}), &json!({"3": 3}), &json!({"2": 1}), &json!({})]);
-    let switched: Vec<&Value> = answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["switch_links"]).collect();
+    let switched: Vec<&Value> =
+        answer["gpus"].as_array().unwrap().iter().map(|gpu| &gpu["switch_links"]).collect();
     assert_eq!(switched, [&Value::Null, &Value::Null, &json!(3), &json!(1), &Value::Null]);
 }
 
