@@ -1,10 +1,12 @@
 //! Random comings and goings through the reducer, with a small runtime that does what it is told: replies,
 //! updates and writes that arrive or get lost, failed creates, ends nobody tells of, and a daemon that is killed,
-//! switched off or not asked. After every step nobody is on anybody's exclusive CPUs.
+//! switched off or not asked, and a kubelet that gives pods GPUs, replicas of GPUs and parts of them. After every
+//! step nobody is on anybody's exclusive CPUs, and no GPU is two pods'.
 //!
 //! `PROPTEST_CASES=20000` for the long run.
 
 mod check;
+mod kubelet;
 mod machines;
 mod node;
 mod pods;
@@ -22,7 +24,7 @@ fn op() -> impl Strategy<Value = Op> {
         12 => Just(Fate::Made), 2 => Just(Fate::ReplyLost), 1 => Just(Fate::Fails), 1 => Just(Fate::Unasked)
     ];
     prop_oneof![
-        6 => (0u8..4, 0u8..14).prop_map(|(class, flavour)| Op::Run { class, flavour }),
+        6 => (0u8..4, 0u8..20).prop_map(|(class, flavour)| Op::Run { class, flavour }),
         14 => (any::<u8>(), 0u8..3, 0u8..10, fate)
             .prop_map(|(pod, name, ask, fate)| Op::Create { pod, name, ask, fate }),
         6 => any::<u8>().prop_map(Op::Start),
