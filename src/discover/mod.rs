@@ -97,6 +97,8 @@ pub fn machine(root: &Root, options: &Options) -> Result<Machine, DiscoverError>
         nics,
         pci,
         cdi: cdi::read(root, &mut warnings),
+        possible: cpus.possible,
+        pods_cpus: cpus.pods,
     };
     Ok(Machine { topology, warnings })
 }

@@ -73,10 +73,16 @@ impl Links {
         pairs.into_iter().find(|(a, b)| a != b && self.between(a, b) == 0)
     }
 
-    /// The NVLinks between all of them.
-    pub(super) fn within(&self, gpus: &[&DeviceId]) -> u64 {
+    /// The fewest and the most NVLinks between two of them; `None` of fewer than two.
+    pub(super) fn range(&self, gpus: &[&DeviceId]) -> Option<(u32, u32)> {
         let pairs = gpus.iter().enumerate().flat_map(|(at, a)| gpus[at + 1..].iter().map(move |b| (a, b)));
-        pairs.map(|(a, b)| u64::from(self.between(a, b))).sum()
+        let links: Vec<u32> = pairs.map(|(a, b)| self.between(a, b)).collect();
+        Some((*links.iter().min()?, *links.iter().max()?))
+    }
+
+    /// Whether any two GPUs are connected.
+    pub(super) fn any(&self) -> bool {
+        self.nvlinks.iter().flatten().any(|links| *links > 0)
     }
 
     /// The best `count` of the candidates beside `members`, in the candidates' order; `None` where there are too
@@ -94,7 +100,8 @@ impl Links {
             true => search.every_set(0, members.len(), &mut set, (0, Reverse(0), 0)),
             false => search.grown_sets(members),
         }
-        let (_, best) = search.best?;
+        let (_, mut best) = search.best?;
+        best.drain(..members.len());
         Some(candidates.iter().map(|one| one.id).filter(|id| best.contains(id)).collect())
     }
 
@@ -285,7 +292,8 @@ mod tests {
         let ids: Vec<DeviceId> = machine.gpus.iter().map(Gpu::id).collect();
         assert_eq!(links.unconnected(&[&ids[0], &ids[1]]), None);
         assert_eq!(links.unconnected(&[&ids[0], &ids[1], &ids[2]]), Some((&ids[0], &ids[2])));
-        assert_eq!(links.within(&[&ids[0], &ids[1], &ids[2]]), 4);
+        assert_eq!(links.range(&[&ids[0], &ids[1], &ids[2]]), Some((0, 2)));
+        assert_eq!(links.range(&[&ids[0]]), None);
     }
 
     #[test]

@@ -78,7 +78,8 @@ impl Machine {
     }
 
     /// Whether a device is handed out in parts only.
-    pub(super) fn is_split(&self, id: &DeviceId) -> bool {
+    #[must_use]
+    pub fn is_split(&self, id: &DeviceId) -> bool {
         self.parts.values().any(|whole| whole == id)
     }
 }

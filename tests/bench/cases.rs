@@ -1,6 +1,6 @@
 //! What is decided: machine, what is held of it, request and policy.
 
-use crate::machines::{SHAPES, filled, policy, request, uneven as uneven_machine};
+use crate::machines::{SHAPES, filled, pod, policy, request, uneven as uneven_machine};
 use divan::{Bencher, black_box};
 use maitred::engine::{Machine, admit_pod};
 use maitred::model::*;
@@ -23,16 +23,11 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// Measures the decision; its name ends with what it was.
+    /// Measures the decision.
     pub fn measure(&self, bencher: Bencher) {
         let machine = (self.machine)();
         let occupancy = filled(&machine, self.percent);
-        let pod = PodRequest {
-            uid: "new".into(),
-            namespace: "default".into(),
-            name: "new".into(),
-            containers: self.containers.clone(),
-        };
+        let pod = pod(self.containers.clone());
         let decide = || admit_pod(black_box(&machine), black_box(&occupancy), black_box(&pod), &self.policy);
         bencher.bench_local(decide);
     }
@@ -78,11 +73,9 @@ pub fn two_nodes() -> Vec<Case> {
 }
 
 pub fn pods() -> Vec<Case> {
-    let container = |name: &str, kind, cpus| ContainerRequest {
-        name: name.into(),
-        kind,
-        ..request(cpus, 4, 0, u32::from(kind == ContainerKind::App))
-    };
+    // No GPUs: an init container that takes the node on which they are gone would have the pod refused.
+    let container =
+        |name: &str, kind, cpus| ContainerRequest { name: name.into(), kind, ..request(cpus, 4, 2, 0) };
     let containers = vec![
         container("init", ContainerKind::Init, 2),
         container("sidecar", ContainerKind::Sidecar, 1),

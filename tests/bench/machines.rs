@@ -118,6 +118,10 @@ pub fn request(cpus: u32, gib: u64, pages: u64, gpus: u32) -> ContainerRequest {
     }
 }
 
+pub fn pod(containers: Vec<ContainerRequest>) -> PodRequest {
+    PodRequest { uid: "new".into(), namespace: "default".into(), name: "new".into(), containers }
+}
+
 /// A machine of which about so many of a hundred CPUs are held, by containers of four, some with a GPU.
 pub fn filled(machine: &Machine, percent: usize) -> Occupancy {
     let mut occupancy = Occupancy::new(machine);

@@ -5,6 +5,7 @@
 mod cases;
 mod growth;
 mod machines;
+/// The suite's oracle; what it has for its own checks is not used here.
 #[path = "../suite/engine/naive.rs"]
 #[allow(dead_code)]
 mod naive;

@@ -1,10 +1,12 @@
 //! Random comings and goings through the reducer, with a small runtime that does what it is told: replies,
 //! updates and writes that arrive or get lost, failed creates, ends nobody tells of, and a daemon that is killed,
-//! switched off or not asked. After every step nobody is on anybody's exclusive CPUs.
+//! switched off or not asked, and a kubelet that gives pods GPUs, replicas of GPUs and parts of them. After every
+//! step nobody is on anybody's exclusive CPUs, and no GPU is two pods'.
 //!
 //! `PROPTEST_CASES=20000` for the long run.
 
 mod check;
+mod kubelet;
 mod machines;
 mod node;
 mod pods;
@@ -22,7 +24,7 @@ fn op() -> impl Strategy<Value = Op> {
         12 => Just(Fate::Made), 2 => Just(Fate::ReplyLost), 1 => Just(Fate::Fails), 1 => Just(Fate::Unasked)
     ];
     prop_oneof![
-        6 => (0u8..4, 0u8..14).prop_map(|(class, flavour)| Op::Run { class, flavour }),
+        6 => (0u8..4, 0u8..20).prop_map(|(class, flavour)| Op::Run { class, flavour }),
         14 => (any::<u8>(), 0u8..3, 0u8..10, fate)
             .prop_map(|(pod, name, ask, fate)| Op::Create { pod, name, ask, fate }),
         6 => any::<u8>().prop_map(Op::Start),
@@ -95,27 +97,16 @@ fn settings() -> impl Strategy<Value = Settings> {
     })
 }
 
-/// A few seconds' worth, unless told otherwise.
-fn config() -> ProptestConfig {
-    let told = std::env::var_os("PROPTEST_CASES").is_some();
-    let default = ProptestConfig::default();
-    ProptestConfig { cases: if told { default.cases } else { 4000 }, ..default }
-}
-
-proptest! {
-    #![proptest_config(config())]
-
-    #[test]
-    fn nobody_is_ever_on_anybodys_cpus(
-        machine in 0..machines::COUNT,
-        settings in settings(),
-        ops in proptest::collection::vec(op(), 1..90),
-    ) {
+#[test]
+fn nobody_is_ever_on_anybodys_cpus() {
+    let strategy = (0..machines::COUNT, settings(), proptest::collection::vec(op(), 1..90));
+    crate::steps::run("churn", 4000..=u32::MAX, &strategy, |(machine, settings, ops)| {
         let mut node = Node::new(machines::machine(machine), settings);
         for op in &ops {
             node.apply(op);
             node.check();
         }
         node.end();
-    }
+        Ok(ops.len())
+    });
 }

@@ -1,7 +1,7 @@
 //! The configuration file as its owner meets it: the packaged default, and what is refused and how.
 
 use maitred::config::{Config, ConfigError, Delivery};
-use maitred::decision::{AnnotationPool, Features, Mode};
+use maitred::decision::{AnnotationPool, CpuAuthority, Features, GpuPlacement, Mode, Unrequested};
 use maitred::engine::Reserve;
 use maitred::model::{
     Bytes, CpuOption, CpuSet, HugepageSize, MemoryKind, MemoryMode, NodeId, ResourceName, Scope,
@@ -222,11 +222,6 @@ fn the_version_must_be_there_and_known() {
 #[test]
 fn what_is_not_built_is_said_so() {
     for (text, key) in [
-        ("authority = \"kubelet\"", "authority = \"kubelet\""),
-        ("[gpu]\nplacement = \"repair\"", "gpu.placement"),
-        ("[gpu]\nplacement = \"choose\"", "gpu.placement"),
-        ("[gpu]\nlink = \"nvlink\"", "gpu.link"),
-        ("[gpu]\nunrequested = \"hide\"", "gpu.unrequested"),
         ("[memory]\ndelivery = \"launcher\"", "memory.delivery"),
         ("[memory]\ndelivery = \"inherited\"", "memory.delivery"),
         ("[memory]\npolicy = \"weighted-interleave\"", "memory.policy"),
@@ -234,6 +229,28 @@ fn what_is_not_built_is_said_so() {
     ] {
         let message = refused(text);
         assert!(message.contains(key) && message.contains("not supported by this version"), "{message}");
+    }
+}
+
+#[test]
+fn what_the_owner_says_of_gpus_and_of_the_kubelet_is_heard() {
+    let text = "version = 1\nauthority = \"kubelet\"\n[gpu]\nplacement = \"choose\"\nlink = \"nvlink\"\nunrequested = \"hide\"";
+    let config = Config::parse(text, "a test").unwrap();
+    let settings = config.settings("0".parse().unwrap(), Features::default());
+    assert_eq!(settings.authority, CpuAuthority::Kubelet);
+    assert_eq!(settings.gpu_placement, GpuPlacement::Choose);
+    assert_eq!((settings.gpus_linked, settings.unrequested), (true, Unrequested::Hide));
+    let default = Config::default().settings("0".parse().unwrap(), Features::default());
+    assert_eq!((default.gpu_placement, default.authority), (GpuPlacement::Keep, CpuAuthority::Maitred));
+    assert_eq!((default.gpus_linked, default.unrequested), (false, Unrequested::Leave));
+    for (text, words) in [
+        ("authority = \"me\"", "auto, maitred, kubelet"),
+        ("[gpu]\nplacement = \"best\"", "keep, repair, choose"),
+        ("[gpu]\nlink = \"pcie\"", "any, nvlink"),
+        ("[gpu]\nunrequested = \"drop\"", "leave, hide"),
+    ] {
+        let message = refused(text);
+        assert!(message.contains(words), "{message}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod books;
 mod extremes;
+mod largest;
 mod naive;
 mod plan;
 mod verdict;
@@ -13,7 +14,11 @@ use maitred::model::*;
 use naive::{Aligned, Naive};
 use plan::{Plan, Step};
 use proptest::prelude::*;
+use std::ops::RangeInclusive;
 use verdict::Verdict;
+
+/// A second's worth; as many as wanted in a long run.
+const CASES: RangeInclusive<u32> = 200..=u32::MAX;
 
 type Case = (Plan, Policy, Vec<Step>);
 
@@ -23,7 +28,7 @@ fn cases() -> impl Strategy<Value = Case> {
 
 #[test]
 fn nothing_is_given_twice_and_nothing_reserved_or_offline() {
-    run("nothing_is_given_twice", 200, &cases(), |(plan, policy, steps)| {
+    run("nothing_is_given_twice", CASES, &cases(), |(plan, policy, steps)| {
         let mut node = Node::new(plan.machine());
         for (at, step) in steps.iter().enumerate() {
             node.apply(at, step, &policy);
@@ -39,7 +44,7 @@ fn nothing_is_given_twice_and_nothing_reserved_or_offline() {
 
 #[test]
 fn the_same_inputs_have_the_same_outcome() {
-    run("the_same_inputs", 200, &cases(), |(plan, policy, steps)| {
+    run("the_same_inputs", CASES, &cases(), |(plan, policy, steps)| {
         let (mut node, mut twin) = (Node::new(plan.machine()), Node::new(plan.machine()));
         for (at, step) in steps.iter().enumerate() {
             if let Step::Admit(pod) = step {
@@ -60,7 +65,7 @@ fn the_same_inputs_have_the_same_outcome() {
 
 #[test]
 fn what_is_given_back_leaves_no_trace() {
-    run("what_is_given_back", 200, &(cases(), any::<u64>()), |((plan, policy, steps), order)| {
+    run("what_is_given_back", CASES, &(cases(), any::<u64>()), |((plan, policy, steps), order)| {
         let mut node = Node::new(plan.machine());
         for (at, step) in steps.iter().enumerate() {
             let before = node.occupancy.clone();
@@ -89,7 +94,7 @@ fn what_is_given_back_leaves_no_trace() {
 
 #[test]
 fn the_order_things_are_told_in_decides_nothing() {
-    run("the_order", 200, &(cases(), any::<u64>()), |((plan, policy, steps), order)| {
+    run("the_order", CASES, &(cases(), any::<u64>()), |((plan, policy, steps), order)| {
         let mut shuffled = plan.topology();
         shuffle(&mut shuffled.numa_nodes, order);
         shuffle(&mut shuffled.packages, order);
@@ -125,7 +130,7 @@ fn shuffle<T>(all: &mut [T], mut seed: u64) {
 
 #[test]
 fn seats_where_trying_everything_does_and_refuses_only_what_has_no_place() {
-    run("as_trying_everything", 200, &cases(), |(plan, policy, steps)| {
+    run("as_trying_everything", CASES, &cases(), |(plan, policy, steps)| {
         let (mut node, mut naive) = (Node::new(plan.machine()), plan.naive());
         for (at, step) in steps.iter().enumerate() {
             match step {

@@ -3,7 +3,7 @@
 use super::manifest::{Amounts, Container, Manifest, PodError};
 use super::qos::{limits, qos, requests, why_not_guaranteed};
 use crate::config::Config;
-use crate::engine::{GPU, NIC};
+use crate::engine::{GPU, MIG, NIC};
 use crate::model::{
     Bytes, ContainerKind, ContainerName, ContainerRequest, DeviceRequest, HugepageSize, PodRequest, PodUid,
     Qos, Quantity, ResourceName,
@@ -158,6 +158,7 @@ impl Reader<'_> {
             let count = self.count(name, *amount)?;
             let resource = match name.as_str() {
                 GPU => GPU,
+                name if name.starts_with("nvidia.com/mig-") => MIG,
                 name if self.config.is_nic(&name.into()) => NIC,
                 _ => {
                     notes.push(format!("{name} is neither a GPU nor a NIC that maitred knows: not seated"));
@@ -227,7 +228,7 @@ mod tests {
         let pod = one(
             "kind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: main\n    resources:\n      limits: \
                        {cpu: 16, memory: 200Gi, nvidia.com/gpu: 2, hugepages-1Gi: 16Gi, rdma/hca: 1, \
-                       intel.com/sriov_rdma: '1', example.com/fpga: 1}",
+                       intel.com/sriov_rdma: '1', nvidia.com/mig-1g.10gb: 1, nvidia.com/mig-2g.20gb: 1, example.com/fpga: 1}",
         );
         let main = &pod.request.containers[0];
         assert_eq!((main.qos, main.exclusive_cpus()), (Qos::Guaranteed, Some(16)));
@@ -235,7 +236,8 @@ mod tests {
         assert_eq!(main.hugepages[&HugepageSize::GIB1], Bytes(16 << 30));
         assert_eq!(main.devices[&GPU.into()], DeviceRequest::Count(2));
         assert_eq!(main.devices[&NIC.into()], DeviceRequest::Count(2));
-        assert_eq!(main.devices.len(), 2);
+        assert_eq!(main.devices[&MIG.into()], DeviceRequest::Count(2), "of whatever profile");
+        assert_eq!(main.devices.len(), 3);
         assert!(pod.notes.iter().any(|note| note.contains("example.com/fpga is neither")), "{:?}", pod.notes);
     }
 

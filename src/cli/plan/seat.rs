@@ -3,7 +3,7 @@
 use super::pods::Pod;
 use crate::config::Config;
 use crate::decision::{self, AnnotationPool, Features, POOLED_GPU, Settings, Understood};
-use crate::engine::{self, GPU, Machine, MachineError, NIC, Occupancy};
+use crate::engine::{self, GPU, MIG, Machine, MachineError, NIC, Occupancy};
 use crate::model::{
     ContainerName, DeviceId, MemoryKind, MemoryMode, NodeSet, Placement, PodRequest, PodUid, Policy,
     Rejection, ResourceName, Scope, Topology, TopologyPolicy,
@@ -12,8 +12,8 @@ use crate::model::{
 /// The most replicas `--fill` tries; a node has room for a few hundred pods at most.
 const MOST_REPLICAS: usize = 10_000;
 
-/// What GPUs are handed out as: by the device plugin, and to annotations alone.
-pub const GPUS: [&str; 2] = [GPU, POOLED_GPU];
+/// What GPUs are handed out as: by the device plugin, to annotations alone, and in parts.
+pub const GPUS: [&str; 3] = [GPU, POOLED_GPU, MIG];
 
 /// A machine that pods are seated on.
 pub struct Room<'a> {
@@ -55,6 +55,7 @@ impl<'a> Room<'a> {
     pub fn new(topology: &'a Topology, config: &Config) -> Result<Self, MachineError> {
         let pool = &config.gpu.annotation_pool;
         let mut machine = decision::machine(topology, &config.reserve(), pool)?;
+        machine.check_options(&config.policy.cpu)?;
         // The device plugin does not offer the GPUs that are kept for annotations.
         if let AnnotationPool::Only(kept) = pool {
             let offered = machine.devices(&GPU.into()).iter().filter(|gpu| !kept.contains(&gpu.id));
@@ -185,16 +186,31 @@ impl<'a> Room<'a> {
     /// What of a resource nobody holds, in the order it is handed out.
     pub fn free_devices(&self, resource: &str) -> Vec<&engine::Device> {
         let resource = ResourceName::from(resource);
-        let free = |device: &&engine::Device| self.occupancy.holder(&resource, &device.id).is_none();
+        let free = |device: &&engine::Device| {
+            let held = self.occupancy.rivals(&self.machine, &resource, &device.id).next().is_some();
+            !held && !self.machine.is_split(&device.id)
+        };
         self.machine.devices(&resource).iter().filter(free).collect()
     }
 
-    /// GPUs by the number people know them by, NICs by their name.
+    /// GPUs by the number people know them by, MIG devices by their GPU's and their own, NICs by their name.
     pub fn device_name(&self, resource: &str, id: &DeviceId) -> String {
-        let gpu = self.topology.gpus.iter().find(|gpu| gpu.uuid.as_deref() == Some(id.as_str()));
-        match gpu.filter(|_| GPUS.contains(&resource)) {
-            Some(gpu) => gpu.index.to_string(),
+        let named = self.topology.gpu_named(id.as_str()).filter(|_| GPUS.contains(&resource));
+        match named.map(|named| (named.gpu.index, named.mig)) {
+            Some((gpu, None)) => gpu.to_string(),
+            Some((gpu, Some(mig))) => format!("{gpu}:{}", mig.index),
             None => id.to_string(),
+        }
+    }
+
+    /// How the GPUs of a container are connected, as `nvidia-smi topo` writes it: `NV18`, `NV2-4`.
+    pub fn links(&self, seat: &Seat) -> Option<String> {
+        let gpus = [GPU, POOLED_GPU].iter().flat_map(|name| seat.placement.devices.get(&(*name).into()));
+        let gpus: Vec<&DeviceId> = gpus.flatten().collect();
+        match self.machine.nvlinks(&gpus)? {
+            (0, 0) => Some("no NVLink".into()),
+            (least, most) if least == most => Some(format!("NV{least}")),
+            (least, most) => Some(format!("NV{least}-{most}")),
         }
     }
 }
@@ -203,7 +219,9 @@ impl Seat {
     /// Its GPUs by id, in the order of their index.
     pub fn gpus(&self, topology: &Topology) -> Vec<String> {
         let mut ids = GPUS.map(|resource| self.devices(resource)).concat();
-        let index = |id: &String| topology.gpus.iter().position(|gpu| gpu.uuid.as_ref() == Some(id));
+        let index = |id: &String| {
+            topology.gpu_named(id).map(|named| (named.gpu.index, named.mig.map(|mig| mig.index)))
+        };
         ids.sort_by_key(index);
         ids
     }

@@ -95,16 +95,20 @@ impl Page<'_> {
 
     fn rows(&self, table: &mut Table, nodes: &NodeSet) {
         for (pod, seat) in self.seats().filter(|(_, seat)| self.place(seat) == *nodes) {
-            let name = |resource, ids: &[String]| {
+            let name = |resource, ids: &[String]| -> Vec<String> {
                 ids.iter().map(|id| self.room.device_name(resource, &id.as_str().into())).collect()
             };
+            let gpus = |seat: &Seat| devices("GPU", name(GPU, &seat.gpus(self.room.topology)));
             let memory = seat.promised(MemoryKind::Memory);
             let sizes: Vec<_> = pages(seat).into_iter().map(|(size, n)| format!("{n} × {size}")).collect();
             table.row(vec![
                 pod.title(),
                 called(pod, seat),
                 cpus(&seat.placement.cpus),
-                devices("GPU", name(GPU, &seat.gpus(self.room.topology))),
+                match self.room.links(seat) {
+                    Some(links) => format!("{} ({links})", gpus(seat)),
+                    None => gpus(seat),
+                },
                 devices("NIC", name(NIC, &seat.nics())),
                 if memory > 0 { Bytes(memory).to_string() } else { String::new() },
                 sizes.join(" "),
@@ -177,7 +181,7 @@ impl Page<'_> {
 
     fn evidence(&self, rejection: &Rejection) -> String {
         let mut text = format!("  {rejection}\n");
-        for candidate in &rejection.candidates {
+        for candidate in rejection.candidates.iter().filter(|candidate| !candidate.short.is_empty()) {
             let _ = writeln!(text, "    {}", short(candidate));
         }
         if let Some((policy, nodes)) = &rejection.weaker {
@@ -225,9 +229,7 @@ fn short(candidate: &Candidate) -> String {
         format!("{} needed, {} free", resource.amount(*needed), resource.amount(*available))
     };
     let short: Vec<_> = candidate.short.iter().map(told).collect();
-    let why =
-        if short.is_empty() { "enough of everything, but not together".into() } else { short.join("; ") };
-    format!("{}: {why}", candidate.nodes.words())
+    format!("{}: {}", candidate.nodes.words(), short.join("; "))
 }
 
 /// What an init container holds is used again by those after it.

@@ -46,8 +46,11 @@ fn naming_a_gpu_by_hand_is_no_way_to_it() {
 fn replicas_stand_beside_each_other_and_not_beside_the_whole() {
     let mut node = Node::new();
     for (name, replica) in [("a", "GPU-c::0"), ("b", "GPU-c::1")] {
-        let (pod, facts) = given(&mut node, name, 1, &[replica]);
+        let (pod, _) = given(&mut node, name, 1, &[replica]);
+        // The device plugin names the GPU itself, without the replica.
+        let facts = on_gpu(whole(name, 1), "GPU-c");
         assert_eq!(edit(&node.create(&pod, &facts)).mems.as_ref().unwrap().to_string(), "2", "{name}");
+        assert_eq!(held_gpus(&node, name), [replica]);
     }
     let (pod_c, c) = given(&mut node, "c", 1, &["GPU-c"]);
     assert!(refusal(&node.create(&pod_c, &c)).contains("GPU GPU-c is held by uid-a/a"));
@@ -158,7 +161,8 @@ fn the_pinning_everyone_forgets_is_seen_by_what_was_given() {
         let pod = PodFacts { cgroup_parent: parent.into(), ..pod("s") };
         node.step(allotted(&pod, &[("s", "nvidia.com/gpu", &["GPU-c"])]));
         // No environment names it: it comes by CDI, of which this runtime shows nothing.
-        let facts = ContainerFacts { resources: limits(milli, 1 << 30), ..container("s") };
+        let resources = limits(milli, 1 << 30);
+        let facts = ContainerFacts { resources, oom_score_adj: Some(900), ..container("s") };
         let outcome = node.create(&pod, &facts);
         assert!(held_gpus(&node, "s") == ["GPU-c"] || matches!(outcome.reply, Reply::Refuse(_)));
         outcome
@@ -256,10 +260,10 @@ fn nothing_for_nothing() {
     assert_eq!(edit(&node.create(&pod("a"), &on_gpu(whole("a", 2), "all"))).env, void, "pinned ones too");
     let (pod_p, mut p) = small("p");
     p.resources.every_device = true;
-    assert_eq!(node.create(&pod_p, &on_gpu(p, "all")).reply, Reply::Nothing, "privileged");
+    assert_eq!(edit(&node.create(&pod_p, &on_gpu(p, "all"))).env, [], "privileged");
     let (pod_e, e) = small("e");
     let exempt = PodFacts { namespace: "kube-system".into(), ..pod_e };
-    assert_eq!(node.create(&exempt, &on_gpu(e, "all")).reply, Reply::Nothing, "exempt");
+    assert_eq!(edit(&node.create(&exempt, &on_gpu(e, "all"))).env, [], "exempt");
     let (pod_g, g) = small("g");
     node.step(allotted(&pod_g, &[("g", "nvidia.com/gpu", &["GPU-a"])]));
     assert_eq!(edit(&node.create(&pod_g, &on_gpu(g, "all"))).env, [], "it was given one");

@@ -110,13 +110,13 @@ fn a_lax_wish_nobody_granted_is_not_granted_when_it_runs() {
 fn an_annotation_that_cannot_be_followed_any_more_takes_nothing_from_what_runs() {
     let a = made(whole("a", 4), &pod("a"), &Node::new().create(&pod("a"), &whole("a", 4)));
     let mut of_the_future = pod("a");
-    of_the_future.annotations.insert("gpu-link.maitred.io".into(), "nvlink".into());
+    of_the_future.annotations.insert("seat-colour.maitred.io".into(), "red".into());
     let mut older = Node::new();
     assert_eq!(older.step(synchronize(&[&of_the_future], &[&a])).updates, []);
     assert_eq!(held(&older, "a"), "4-7");
     // What has no place yet does not get one by guessing, and it is said.
     let outcome = Node::new().step(synchronize(&[&of_the_future], &[&in_pod(whole("a", 4), &of_the_future)]));
-    assert!(outcome.verdicts[0].warn && outcome.verdicts[0].reason.contains("gpu-link"));
+    assert!(outcome.verdicts[0].warn && outcome.verdicts[0].reason.contains("seat-colour"));
 }
 
 #[test]
@@ -214,4 +214,21 @@ fn what_was_taken_in_is_known_again_by_what_is_remembered() {
     fresh.step(Event::Synchronize { pods, containers, observed, hints });
 
     assert_eq!(held(&fresh, "a"), given.to_string());
+}
+
+#[test]
+fn options_that_no_longer_go_together_take_nothing_from_what_runs() {
+    let mut asking = pod("a");
+    asking.annotations.insert("cpu-options.maitred.io".into(), "distribute-cpus-across-cores".into());
+    let facts = whole("main", 2);
+    let mut node = Node::new();
+    let outcome = node.create(&asking, &facts);
+    let running = made(facts, &asking, &outcome);
+    let cpu = CpuOptions([CpuOption::FullPcpusOnly].into());
+    let mut stricter = Node::with(Settings { policy: Policy { cpu, ..settings().policy }, ..settings() });
+
+    let found = stricter.step(synchronize(&[&asking], &[&running]));
+
+    assert!(found.updates.is_empty(), "{:?}", found.updates);
+    assert_eq!(stricter.held(), 1);
 }

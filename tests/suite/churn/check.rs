@@ -52,10 +52,16 @@ impl Node {
             }
             let others = self.state.ledger().iter().filter(|(other, _)| *other != key);
             for (other, held) in others {
+                // What an init container had is its successors'.
+                let init = [holding.kind, held.kind].contains(&ContainerKind::Init);
+                if init && key.pod == other.pod {
+                    continue;
+                }
                 assert!(held.placement.cpus.is_disjoint(&holding.placement.cpus), "{key} and {other} share");
             }
         }
         self.check_gpus();
+        self.check_devices();
         self.check_pods();
         if !self.enforces() {
             return;
@@ -105,6 +111,37 @@ impl Node {
         assert_eq!(apart, None, "a pod is not on one node");
     }
 
+    /// No device, and nothing that is a part of one, is held by two pods.
+    fn check_devices(&self) {
+        let held = self.state.ledger().iter().flat_map(|(key, holding)| {
+            holding.placement.devices.values().flatten().map(move |id| (key, id.as_str()))
+        });
+        let held: Vec<_> = held.collect();
+        for (at, (key, id)) in held.iter().enumerate() {
+            let rival =
+                held[at + 1..].iter().find(|(other, theirs)| other.pod != key.pod && overlap(id, theirs));
+            assert_eq!(rival, None, "{id} of {key} is held twice");
+        }
+    }
+
+    /// What is ours to choose is not what a container of another pod names.
+    pub(super) fn check_chosen(&self, pod: &PodFacts, asked: &ContainerFacts, outcome: &Outcome) {
+        if !pod.annotations.keys().any(|key| key.starts_with("gpus.maitred.io")) {
+            return;
+        }
+        let env = edit(outcome).into_iter().flat_map(|edit| &edit.env);
+        let chosen: BTreeSet<&str> = env.flat_map(|(_, list)| list.split(',')).collect();
+        let others = self.runtime.alive().filter(|(id, one)| {
+            **id != asked.id && self.known.contains(*id) && !one.stale && one.facts.name != asked.name
+        });
+        for (id, other) in others.filter(|(_, one)| one.facts.sandbox != pod.id) {
+            let shown =
+                other.asked.env.iter().filter_map(|entry| entry.strip_prefix(VISIBLE)?.strip_prefix('='));
+            let taken = shown.flat_map(|list| list.split(',')).find(|gpu| chosen.contains(gpu));
+            assert_eq!(taken, None, "{} is given what {id} names", asked.id);
+        }
+    }
+
     /// A GPU that was chosen is chosen once.
     fn check_gpus(&self) {
         let mut seen: BTreeMap<&str, &ContainerId> = BTreeMap::new();
@@ -119,4 +156,17 @@ impl Node {
             }
         }
     }
+}
+
+/// Whether one id is the other or a part of it: `GPU-1` has `GPU-1::0` and `MIG-1-0`.
+fn overlap(one: &str, other: &str) -> bool {
+    let above = |id: &str| -> Vec<String> {
+        let base = id.split_once("::").map_or(id, |(base, _)| base);
+        let gpu = base
+            .strip_prefix("MIG-")
+            .and_then(|rest| rest.split_once('-'))
+            .map(|(gpu, _)| format!("GPU-{gpu}"));
+        [id, base].into_iter().map(str::to_owned).chain(gpu).collect()
+    };
+    above(one).iter().any(|id| id == other) || above(other).iter().any(|id| id == one)
 }

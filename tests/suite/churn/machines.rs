@@ -97,6 +97,10 @@ fn node(id: u32, cpus: &CpuSet, ids: &[u32]) -> NumaNode {
     }
 }
 
+fn mig(gpu: u32, index: u32) -> Mig {
+    Mig { index, uuid: format!("MIG-{gpu}-{index}"), instance: None }
+}
+
 fn gpu(index: u32, node: u32) -> Gpu {
     Gpu {
         index,
@@ -109,6 +113,6 @@ fn gpu(index: u32, node: u32) -> Gpu {
         nvlinks: BTreeMap::new(),
         switch_links: 0,
         near: BTreeMap::new(),
-        mig: Vec::new(),
+        mig: (0..index / 3 * 2).map(|part| mig(index, part)).collect(),
     }
 }

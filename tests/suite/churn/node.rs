@@ -51,6 +51,8 @@ pub struct Node {
     /// Whose update gets lost next.
     lose: Option<u8>,
     pub(super) runtime: Runtime,
+    /// What the kubelet gave to pods.
+    pub(super) books: BTreeMap<PodUid, PodAllotment>,
     /// Attempts the reducer has been told of since they were last forgotten.
     pub(super) known: BTreeSet<ContainerId>,
 }
@@ -77,6 +79,7 @@ impl Node {
             was_off: false,
             lose: None,
             runtime,
+            books: BTreeMap::new(),
             known: BTreeSet::new(),
         }
     }
@@ -115,7 +118,7 @@ impl Node {
     }
 
     /// An event whose updates the runtime does not take: they are written.
-    fn tell(&mut self, event: Event) {
+    pub(super) fn tell(&mut self, event: Event) {
         let outcome = self.step(event);
         assert_eq!(outcome.reply, Reply::Nothing);
         self.runtime.write(&outcome.updates);
@@ -157,6 +160,7 @@ impl Node {
     fn run(&mut self, class: u8, flavour: u8) {
         if self.runtime.pods.len() < 12 {
             let pod = pod(self.runtime.fresh(), class, flavour);
+            self.allot(&pod, flavour);
             self.run_pod(pod);
         }
     }
@@ -166,6 +170,7 @@ impl Node {
         if let Reply::Refuse(rejection) = &outcome.reply {
             assert!(!exempt(&pod), "an exempt pod is refused: {rejection}");
             self.tell(Event::StopPod(pod.clone()));
+            self.books.remove(&pod.uid);
             self.tell(Event::RemovePod(pod));
             return;
         }
@@ -186,6 +191,7 @@ impl Node {
     fn create(&mut self, which: u8, name: u8, ask: u8, fate: Fate) {
         let Some(pod) = self.pod(which) else { return };
         let asked = container(self.runtime.fresh(), &pod, name, ask);
+        let asked = self.with_devices(asked, &pod, ask);
         let before = self.runtime.containers.values_mut();
         for old in
             before.filter(|old| old.alive && self.runtime.pods[&old.facts.sandbox].facts.uid == pod.uid)
@@ -201,11 +207,12 @@ impl Node {
         let outcome = self.step(event.clone());
         if matches!(fate, Fate::ReplyLost) {
             self.tell(Event::Abandon(asked.id.clone()));
-            let instead = failure(&event, &self.now(), "too late");
+            let instead = failure(&event, self.allotted(&event), &self.now(), "too late");
             return self.answered(&pod, asked, &instead, fate);
         }
         if self.enforces() && !exempt(&pod) {
             self.check_answer(&pod, &asked, &outcome);
+            self.check_chosen(&pod, &asked, &outcome);
         }
         self.carry_out(&outcome);
         self.answered(&pod, asked, &outcome, fate);
@@ -283,7 +290,11 @@ impl Node {
             self.runtime.containers.get_mut(&id).unwrap().alive = false;
         }
         self.runtime.pods.get_mut(&pod.id).unwrap().stopped = true;
+        let uid = pod.uid.clone();
         self.tell(Event::StopPod(pod));
+        if self.runtime.pods.values().all(|pod| pod.stopped || pod.facts.uid != uid) {
+            self.books.remove(&uid);
+        }
     }
 
     fn remove_pod(&mut self, which: u8) {
@@ -334,6 +345,9 @@ impl Node {
         let hints: Vec<Record> = self.hints();
         let before = self.held_by_the_living();
         self.state = fresh(&self.topology, &self.settings);
+        for pod in self.books.keys().cloned().collect::<Vec<_>>() {
+            self.tell_books(&pod);
+        }
         let pods = self.runtime.pods.values().filter(|pod| !pod.stopped).map(|pod| pod.facts.clone());
         let containers = self.runtime.alive().map(|(_, container)| container.facts.clone());
         let event = Event::Synchronize {
