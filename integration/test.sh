@@ -43,7 +43,7 @@ stage "NUMA guest" "$integration/lane-guest.sh" "$cache/payload"
 if [ "${1:-}" = all ]; then
     stage "native, proof without maitred" "$integration/lane-native.sh" "$cache/payload" --without-maitred
     stage "guest, proof without maitred" "$integration/lane-guest.sh" "$cache/payload" --without-maitred
-    stage "long churn and properties" env PROPTEST_CASES=100000 cargo test --test suite -- churn engine
+    stage "long churn and properties" env PROPTEST_CASES=20000 cargo test --test suite -- --nocapture churn engine
 fi
 
 printf '\n'

@@ -145,6 +145,7 @@ impl Node {
         let config = self.config.clone();
         let state =
             State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
+        state.ledger().machine().check_options(&config.policy.cpu)?;
         let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
         settings.authority = self.authority(config.authority);
         if settings.mode == Mode::Enforce {

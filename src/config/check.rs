@@ -43,14 +43,6 @@ const LEVELS: &Words<LogLevel> = &[
 const FORMATS: &Words<LogFormat> =
     &[("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
 
-/// Pairs of CPU options the kubelet refuses together.
-const CPU_EXCLUSIONS: &[(CpuOption, CpuOption)] = &[
-    (CpuOption::DistributeAcrossCores, CpuOption::FullPcpusOnly),
-    (CpuOption::DistributeAcrossCores, CpuOption::DistributeAcrossNuma),
-    (CpuOption::DistributeAcrossCores, CpuOption::PreferAlignByUncoreCache),
-    (CpuOption::PreferAlignByUncoreCache, CpuOption::DistributeAcrossNuma),
-];
-
 /// In milliseconds: no decision is surely made sooner, and no runtime waits longer.
 const DEADLINES: std::ops::RangeInclusive<i64> = 10..=60_000;
 
@@ -136,9 +128,7 @@ fn exclusions(
     if new == CpuOption::AlignBySocket && topology == TopologyPolicy::SingleNumaNode {
         return Err(field.exclusive(new, format!("policy.topology = \"{topology}\"")));
     }
-    let mut pairs = CPU_EXCLUSIONS.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
-    let other = pairs.find(|(one, other)| *one == new && before.has(*other));
-    other.map_or(Ok(()), |(one, other)| Err(field.exclusive(one, other)))
+    before.rival(new).map_or(Ok(()), |other| Err(field.exclusive(new, other)))
 }
 
 fn cpu(file: File<'_>, typed: &raw::Cpu, default: CpuConfig) -> Checked<CpuConfig> {

@@ -1,12 +1,13 @@
 //! A pod's annotations, followed: what they change of a container's request and of the node's policy.
 
 use super::annotations::{self, AnnotationError, Floor, GpuCount, Wishes};
+use super::cpu_options::{self, OptionsError};
 use super::understand::Moment;
 use super::{AnnotationPool, Settings};
 use crate::engine::GPU;
 use crate::model::{
-    ContainerName, ContainerRequest, DeviceId, DeviceRequest, MemoryMode, PodFacts, Policy, Reason,
-    Rejection, Resource, ResourceName, Scope, Topology,
+    ContainerName, ContainerRequest, CpuOption, CpuOptions, DeviceId, DeviceRequest, MemoryMode, PodFacts,
+    Policy, Reason, Rejection, Resource, ResourceName, Scope, Topology, TopologyPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,9 +43,10 @@ pub fn annotated(
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Understood, Box<Rejection>> {
-    let wishes = wishes(annotations, namespace, &request.name, Moment::Making, settings)
+    let moment = Moment::Making;
+    let wishes = wishes(annotations, namespace, &request.name, moment, settings)
         .map_err(|error| invalid(&request.name, error.to_string()))?;
-    follow(wishes, namespace, request, topology, settings)
+    follow(wishes, namespace, request, (topology, moment), settings)
 }
 
 /// What a pod's annotations say of one container.
@@ -58,6 +60,7 @@ pub(super) fn wishes(
     let floor = Floor {
         policy: settings.policy.topology,
         scope: settings.policy.scope,
+        align_by_socket: settings.policy.cpu.has(CpuOption::AlignBySocket),
         // The owner may have become stricter since; what runs was allowed when it was made.
         linked: settings.gpus_linked,
         trusted: moment == Moment::Running || settings.trusted_namespaces.contains(namespace),
@@ -86,7 +89,7 @@ pub(super) fn follow(
     wishes: Wishes,
     namespace: &str,
     mut request: ContainerRequest,
-    topology: &Topology,
+    (topology, moment): (&Topology, Moment),
     settings: &Settings,
 ) -> Result<Understood, Box<Rejection>> {
     if let Some(count) = wishes.gpus.filter(|count| *count != GpuCount::Some(0)) {
@@ -95,15 +98,34 @@ pub(super) fn follow(
         request.devices.insert(resource, wanted);
     }
     request.opt_out |= wishes.exclusive == Some(false);
+    let strictness = granted(wishes.policy, settings.policy.topology, namespace, settings);
     request.linked = wishes.linked.unwrap_or(settings.gpus_linked);
     let policy = Policy {
-        topology: granted(wishes.policy, settings.policy.topology, namespace, settings),
+        topology: strictness,
         scope: granted(wishes.scope, settings.policy.scope, namespace, settings),
+        cpu: cpu_options(wishes.cpu_options.as_ref(), strictness, namespace, (topology, moment), settings)
+            .map_err(|error| invalid(&request.name, error.to_string()))?,
         ..settings.policy.clone()
     };
     let memory_mode = wishes.memory_policy.or(settings.memory_policy);
     let claimed_gpus = BTreeSet::new();
     Ok(Understood { request, policy, memory_mode, every_gpu: false, claimed_gpus, certain: false })
+}
+
+/// The options of the CPU policy. What runs was made with options that went together; where they no longer
+/// do, the owner has changed the node's, and those count.
+fn cpu_options(
+    wish: Option<&CpuOptions>,
+    strictness: TopologyPolicy,
+    namespace: &str,
+    (topology, moment): (&Topology, Moment),
+    settings: &Settings,
+) -> Result<CpuOptions, OptionsError> {
+    let (node, trusted) = (&settings.policy.cpu, settings.trusted_namespaces.contains(namespace));
+    match cpu_options::in_force(wish, strictness, trusted, node, topology) {
+        Err(_) if moment == Moment::Running => Ok(node.clone()),
+        options => options,
+    }
 }
 
 /// A refusal of a container whose own words cannot be followed.

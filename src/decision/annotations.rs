@@ -1,6 +1,6 @@
 //! Pod annotations: `KEY`, `KEY/pod` or `KEY/container.NAME`; the most specific one counts.
 
-use crate::model::{ContainerName, MemoryMode, Scope, TopologyPolicy, WordError};
+use crate::model::{ContainerName, CpuOption, CpuOptions, MemoryMode, Scope, TopologyPolicy, WordError};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use std::str::FromStr;
 const DOMAIN: &str = ".maitred.io";
 
 /// The keys there are, in the order the README explains them.
-const KEYS: [&str; 6] = ["policy", "scope", "gpus", "gpu-link", "memory-policy", "exclusive"];
+const KEYS: [&str; 7] = ["policy", "scope", "cpu-options", "gpus", "gpu-link", "memory-policy", "exclusive"];
 
 /// An annotation that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +29,11 @@ pub enum AnnotationError {
         "annotation {key:?} is {value:?}, more lenient than this node's {strictest}: only namespaces in annotations.trusted_namespaces may ask for that"
     )]
     TooLenient { key: String, value: String, strictest: String },
+    /// An option that is not one container's.
+    #[error(
+        "annotation {key:?} names {option}, which is about the shared pool of the whole node: expected it in the node's cpu.options alone"
+    )]
+    NodeWide { key: String, option: CpuOption },
 }
 
 /// How many GPUs an annotation asks for.
@@ -43,6 +48,7 @@ pub(super) enum GpuCount {
 pub(super) struct Wishes {
     pub policy: Option<TopologyPolicy>,
     pub scope: Option<Scope>,
+    pub cpu_options: Option<CpuOptions>,
     pub gpus: Option<GpuCount>,
     pub linked: Option<bool>,
     pub memory_policy: Option<MemoryMode>,
@@ -54,6 +60,8 @@ pub(super) struct Wishes {
 pub(super) struct Floor {
     pub policy: TopologyPolicy,
     pub scope: Scope,
+    /// Whether sockets are as good as nodes.
+    pub align_by_socket: bool,
     pub linked: bool,
     pub trusted: bool,
 }
@@ -111,8 +119,13 @@ fn split(key: &str) -> Result<Option<(&str, Target<'_>)>, AnnotationError> {
 }
 
 fn check(key: &str, word: &str, value: &str) -> Result<(), AnnotationError> {
-    let lenient =
-        Floor { policy: TopologyPolicy::None, scope: Scope::Container, linked: false, trusted: true };
+    let lenient = Floor {
+        policy: TopologyPolicy::None,
+        scope: Scope::Container,
+        align_by_socket: true,
+        linked: false,
+        trusted: true,
+    };
     apply(&mut Wishes::default(), word, key, value, lenient)
 }
 
@@ -126,6 +139,7 @@ fn apply(
     match word {
         "policy" => wishes.policy = Some(no_laxer(key, value, floor.policy, floor.trusted)?),
         "scope" => wishes.scope = Some(no_laxer(key, value, floor.scope, floor.trusted)?),
+        "cpu-options" => wishes.cpu_options = Some(cpu_options(key, value, floor)?),
         "gpu-link" => wishes.linked = Some(linked(key, value, floor)?),
         "gpus" => wishes.gpus = Some(gpu_count(key, value)?),
         "memory-policy" => wishes.memory_policy = Some(parsed::<MemoryMode>(key, value)?),
@@ -155,6 +169,26 @@ where
         });
     }
     Ok(wish)
+}
+
+/// Names separated by commas; none of them twice is no matter, and nothing at all is no option.
+fn cpu_options(key: &str, value: &str, floor: Floor) -> Result<CpuOptions, AnnotationError> {
+    let mut options = CpuOptions::default();
+    for name in value.split(',').map(str::trim).filter(|_| !value.trim().is_empty()) {
+        let option = parsed(key, name)?;
+        match option {
+            CpuOption::StrictReservation => {
+                return Err(AnnotationError::NodeWide { key: key.into(), option });
+            }
+            // It takes placements over several nodes of a socket for aligned.
+            CpuOption::AlignBySocket if !floor.align_by_socket && !floor.trusted => {
+                let (key, value) = (key.into(), option.to_string());
+                return Err(AnnotationError::TooLenient { key, value, strictest: "cpu.options".into() });
+            }
+            _ => options.0.insert(option),
+        };
+    }
+    Ok(options)
 }
 
 fn gpu_count(key: &str, value: &str) -> Result<GpuCount, AnnotationError> {
@@ -204,6 +238,7 @@ mod tests {
     const STRICT: Floor = Floor {
         policy: TopologyPolicy::SingleNumaNode,
         scope: Scope::Container,
+        align_by_socket: false,
         linked: false,
         trusted: false,
     };
@@ -243,6 +278,19 @@ mod tests {
             ),
             ([("gpus.maitred.io", "-1")], "expected a number of GPUs"),
             ([("gpus.maitred.io", "99999999999")], "expected a number of GPUs"),
+            (
+                [("cpu-options.maitred.io", "full-pcpu")],
+                "is \"full-pcpu\": expected one of full-pcpus-only, ",
+            ),
+            ([("cpu-options.maitred.io", "full-pcpus-only,")], "is \"\": expected one of full-pcpus-only, "),
+            (
+                [("cpu-options.maitred.io", "strict-cpu-reservation")],
+                "names strict-cpu-reservation, which is about the shared pool of the whole node",
+            ),
+            (
+                [("cpu-options.maitred.io/container.main", "align-by-socket")],
+                "is \"align-by-socket\", more lenient than this node's cpu.options",
+            ),
             ([("gpu-link.maitred.io", "pcie")], "is \"pcie\": expected any or nvlink"),
             ([("exclusive.maitred.io", "no")], "is \"no\": expected true or false"),
             (

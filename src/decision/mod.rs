@@ -6,6 +6,7 @@
 mod allotted;
 mod annotated;
 mod annotations;
+mod cpu_options;
 mod create;
 mod devices;
 mod encoded;

@@ -72,7 +72,7 @@ pub(super) fn understand(
     }
     devices.extend(exact.iter().flat_map(requested));
     let request = ContainerRequest { kind: known.kind(), hugepages, devices, ..limits(pod, container) };
-    let understood = annotated::follow(wishes, &pod.namespace, request, topology, settings)?;
+    let understood = annotated::follow(wishes, &pod.namespace, request, (topology, moment), settings)?;
     Ok(Understood { every_gpu, claimed_gpus, certain, ..understood })
 }
 

@@ -20,7 +20,19 @@ pub(super) struct Cpus {
     pub packages: Vec<Package>,
     pub cores: Vec<Core>,
     pub llcs: Vec<Llc>,
+    /// What hotplug can bring, where the kernel tells.
+    pub possible: Option<CpuSet>,
+    /// What the cgroup of all pods has.
+    pub pods: Option<CpuSet>,
 }
+
+/// Where the kubelet keeps all pods (its systemd and its cgroupfs driver), in cgroup v2 and v1.
+const PODS: [&str; 4] = [
+    "sys/fs/cgroup/kubepods.slice/cpuset.cpus.effective",
+    "sys/fs/cgroup/kubepods/cpuset.cpus.effective",
+    "sys/fs/cgroup/cpuset/kubepods.slice/cpuset.effective_cpus",
+    "sys/fs/cgroup/cpuset/kubepods/cpuset.effective_cpus",
+];
 
 pub(super) fn read(root: &Root, warnings: &mut Vec<Warning>) -> Result<Cpus, DiscoverError> {
     let online = online(root)?;
@@ -28,7 +40,21 @@ pub(super) fn read(root: &Root, warnings: &mut Vec<Warning>) -> Result<Cpus, Dis
     let packages = packages(root, &online, warnings)?;
     let cores = cores(root, &online, &packages)?;
     let llcs = llcs(root, &online)?;
-    Ok(Cpus { isolated: isolated.intersection(&online), online, packages, cores, llcs })
+    let possible = root.list(&format!("{CPUS}/possible"))?;
+    let pods = pods(root, &online)?;
+    Ok(Cpus { isolated: isolated.intersection(&online), online, packages, cores, llcs, possible, pods })
+}
+
+/// The CPUs that pods can have at all: a cgroup above them may have fewer than the machine, and what is
+/// outside of it no container gets, whatever its cpuset says.
+fn pods(root: &Root, online: &CpuSet) -> Result<Option<CpuSet>, DiscoverError> {
+    for path in PODS {
+        if let Some(cpus) = root.list::<CpuId>(path)? {
+            // An empty set is a cgroup in the making.
+            return Ok(Some(cpus.intersection(online)).filter(|cpus| !cpus.is_empty()));
+        }
+    }
+    Ok(None)
 }
 
 /// `cpu/online`, or without it every CPU directory that does not say it is offline.

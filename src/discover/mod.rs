@@ -1,4 +1,4 @@
-//! The machine: what the kernel, the NVIDIA driver and the kubelet say of it.
+//! The machine: what the kernel, the NVIDIA driver, CDI specs and the kubelet say of it.
 //!
 //! Every file is read through a [`Root`], so a gathered tree of another machine reads like this one.
 //! What is not there is told apart from what cannot be read; what contradicts itself is an error that
@@ -97,6 +97,8 @@ pub fn machine(root: &Root, options: &Options) -> Result<Machine, DiscoverError>
         nics,
         pci,
         cdi: cdi::read(root, &mut warnings),
+        possible: cpus.possible,
+        pods_cpus: cpus.pods,
     };
     Ok(Machine { topology, warnings })
 }

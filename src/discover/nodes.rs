@@ -100,7 +100,8 @@ fn hugepages(root: &Root, dir: &str) -> Result<BTreeMap<HugepageSize, HugepagePo
             text.parse().map_err(|_| malformed(root.full(dir), &name, "a name such as hugepages-2048kB"))?;
         let total = pages(root, &format!("{dir}/{name}/nr_hugepages"))?;
         let free = pages(root, &format!("{dir}/{name}/free_hugepages"))?;
-        pools.insert(size, HugepagePool { total, free });
+        // Somebody may have made the pool smaller between the two reads.
+        pools.insert(size, HugepagePool { total, free: free.min(total) });
     }
     Ok(pools)
 }

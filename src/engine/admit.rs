@@ -107,7 +107,12 @@ fn seat_pod(
     pod: &PodRequest,
     policy: &Policy,
 ) -> Result<Vec<(ContainerName, Placement)>, Box<Refusal>> {
-    let aligned = policy.scope == Scope::Pod && policy.topology != TopologyPolicy::None;
+    // What the pod holds already it keeps: after a restart there may be no room to choose nodes again.
+    let settled = pod
+        .containers
+        .iter()
+        .all(|container| held(machine, occupancy, &pod.key(container), container, policy).is_some());
+    let aligned = policy.scope == Scope::Pod && policy.topology != TopologyPolicy::None && !settled;
     let seat = aligned.then(|| align_pod(machine, occupancy, pod, policy)).transpose()?;
     // Most pods have one container: then nothing is booked, and nothing is copied.
     let mut taken = Cow::Borrowed(occupancy);
@@ -147,17 +152,28 @@ fn seat_container(
     policy: &Policy,
 ) -> Result<Placement, Box<Refusal>> {
     let key = ContainerKey::new(pod.clone(), container.name.clone());
-    let Some(held) = occupancy.placement(&key) else {
+    if occupancy.placement(&key).is_none() {
         return seat_new(machine, occupancy, pod, container, seat, policy);
-    };
-    if let Ok(need) = Need::of(machine, container, policy)
-        && need.is_met_by(machine, held)
-    {
+    }
+    if let Some(held) = held(machine, occupancy, &key, container, policy) {
         return Ok(held.clone());
     }
     let mut without = occupancy.clone();
     without.release(machine, &key);
     seat_new(machine, &without, pod, container, seat, policy).map_err(|refusal| refusal.with(&without))
+}
+
+/// What a container holds, if it is what it asks for.
+fn held<'a>(
+    machine: &Machine,
+    occupancy: &'a Occupancy,
+    key: &ContainerKey,
+    container: &ContainerRequest,
+    policy: &Policy,
+) -> Option<&'a Placement> {
+    let held = occupancy.placement(key)?;
+    let need = Need::of(machine, container, policy).ok()?;
+    need.is_met_by(machine, held).then_some(held)
 }
 
 fn seat_new(

@@ -5,13 +5,11 @@ use super::links::{Candidate, follows_gpus};
 use super::mask::Mask;
 use super::merge::Merged;
 use super::need::{DeviceNeed, Need, is_gpus};
-use super::occupancy::shared_pool;
 use super::offer::Offer;
+use super::options::shared_pool;
 use super::refuse::Failure;
 use super::take::{Style, take};
-use crate::model::{
-    Bytes, CpuOption, CpuSet, DeviceId, MemoryBlock, NodeSet, Placement, ResourceName, TopologyPolicy,
-};
+use crate::model::{Bytes, CpuSet, DeviceId, MemoryBlock, NodeSet, Placement, ResourceName, TopologyPolicy};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Offer<'_> {
@@ -159,6 +157,9 @@ impl Offer<'_> {
         if let Some((one, other)) = links.unconnected(&named).filter(|_| linked) {
             return Err(Failure::NotConnected { one: one.clone(), other: other.clone() });
         }
+        if need.count == 0 {
+            return Ok(BTreeSet::new());
+        }
         let best = links.best(candidates, &named, need.count, linked);
         let best =
             best.ok_or_else(|| Failure::NoneConnected { resource: resource.clone(), needed: need.count })?;
@@ -174,9 +175,23 @@ impl Offer<'_> {
             return Ok(CpuSet::new());
         }
         self.check_cores(need)?;
+        let mut taken = self.take_from(&self.cpus, need, merged)?;
+        if !self.is_whole(&taken) {
+            // Cores of different sizes, or halves that others left: from whole ones alone.
+            let mut pools = self.whole_pools().into_iter();
+            let whole = pools.find_map(|pool| {
+                self.take_from(&pool, need, merged).ok().filter(|taken| self.is_whole(taken))
+            });
+            taken = whole.ok_or_else(|| self.no_whole_cores(need, &taken))?;
+        }
+        self.check_pool(&taken)?;
+        Ok(taken)
+    }
+
+    /// Takes CPUs of these: on the nodes first, then elsewhere.
+    fn take_from(&self, all: &CpuSet, need: usize, merged: Merged) -> Result<CpuSet, Failure> {
         let layout = &self.machine.layout;
         let style = Style::new(layout, &self.policy.cpu);
-        let all = &self.cpus;
         let mut taken = CpuSet::new();
         if let Some(nodes) = merged.affinity {
             let near = self.near(nodes).intersection(all);
@@ -187,53 +202,7 @@ impl Offer<'_> {
         }
         let rest = take(layout, &all.difference(&taken), need - taken.len(), style);
         let rest = rest.ok_or(Failure::Cpus { needed: need, available: all.len() })?;
-        let taken = taken.union(&rest);
-        self.check_whole(need, &taken)?;
-        self.check_pool(&taken)?;
-        Ok(taken)
-    }
-
-    /// The CPUs of the nodes; with align-by-socket those of their sockets.
-    fn near(&self, nodes: Mask) -> CpuSet {
-        let cpus = self.machine.cpus_of(nodes);
-        if !self.policy.cpu.has(CpuOption::AlignBySocket) {
-            return cpus;
-        }
-        let layout = &self.machine.layout;
-        let sockets = layout.sockets.members.iter();
-        let met = sockets.filter(|socket| socket.iter().any(|cpu| cpus.contains(layout.cpus[*cpu])));
-        met.flatten().map(|cpu| layout.cpus[*cpu]).collect()
-    }
-
-    /// full-pcpus-only: whole cores, and enough wholly free ones.
-    fn check_cores(&self, need: usize) -> Result<(), Failure> {
-        if !self.policy.cpu.has(CpuOption::FullPcpusOnly) {
-            return Ok(());
-        }
-        let layout = &self.machine.layout;
-        let threads = layout.threads_per_core();
-        if !need.is_multiple_of(threads) {
-            return Err(Failure::PartOfCore { needed: need, threads });
-        }
-        // What init containers leave does not count here, though it is taken below: so does the kubelet.
-        let available = layout.whole_cores(&self.free).len();
-        if need > available {
-            return Err(Failure::FreeCores { needed: need, available, threads });
-        }
-        Ok(())
-    }
-
-    /// On a machine with cores of different sizes the number alone does not make cores whole.
-    fn check_whole(&self, need: usize, taken: &CpuSet) -> Result<(), Failure> {
-        let layout = &self.machine.layout;
-        let whole = layout.whole_cores(taken).len();
-        match self.policy.cpu.has(CpuOption::FullPcpusOnly) && whole < taken.len() {
-            true => {
-                let threads = layout.threads_per_core();
-                Err(Failure::FreeCores { needed: need, available: whole, threads })
-            }
-            false => Ok(()),
-        }
+        Ok(taken.union(&rest))
     }
 
     /// A runtime takes an empty cpuset for "no change": the last shared CPU is not given away.

@@ -1,13 +1,15 @@
 //! A refusal with its evidence: what each node lacks, what a laxer policy would do, what would fit.
 
 use super::mask::Mask;
+use super::merge::Merged;
 use super::need::{DeviceNeed, Need};
 use super::offer::Offer;
+use super::options::granule;
 use super::refuse::{Failure, Refusal};
 use super::sentence::sentence;
 use super::{Machine, Occupancy};
 use crate::model::{
-    Candidate, CpuOption, CpuSet, Largest, NodeSet, PodUid, Policy, Rejection, Resource, ResourceName,
+    Candidate, CpuSet, Largest, MemoryKind, NodeSet, PodUid, Policy, Rejection, Resource, ResourceName,
     Shortage, TopologyPolicy,
 };
 
@@ -26,7 +28,8 @@ pub(super) fn explain(
     let offer = Offer::new(machine, occupancy, pod, policy);
     let need = refusal.need.as_ref();
     let weaker = weaker(policy, nodes_under);
-    let stock = need.map(|need| Stock::new(&offer, need));
+    let told = need.filter(|_| refusal.failure.is_about_amounts());
+    let stock = told.map(|need| Stock::new(&offer, need));
     let mut candidates = stock.as_ref().map(Stock::candidates).unwrap_or_default();
     let text = sentence(&offer, refusal, &candidates, weaker.as_ref());
     if let Some((_, nodes)) = weaker.as_ref().filter(|(_, nodes)| nodes.len() > 1) {
@@ -38,7 +41,7 @@ pub(super) fn explain(
         container: refusal.container.clone(),
         text,
         candidates,
-        largest: stock.filter(|_| refusal.failure.is_about_amounts()).and_then(|stock| stock.largest()),
+        largest: stock.and_then(|stock| stock.largest(refusal.seat)),
         weaker,
     }
 }
@@ -56,7 +59,7 @@ fn weaker(
 }
 
 impl Failure {
-    /// Whether asking for less could help.
+    /// Whether how much there is on each node says something, and asking for less could help.
     fn is_about_amounts(&self) -> bool {
         matches!(
             self,
@@ -67,6 +70,7 @@ impl Failure {
                 | Self::LastSharedCpu { .. }
                 | Self::Memory
                 | Self::MemoryWider { .. }
+                | Self::MemoryMixed { .. }
         )
     }
 }
@@ -101,10 +105,7 @@ struct Stock<'a> {
 
 impl<'a> Stock<'a> {
     fn new(offer: &'a Offer<'a>, need: &'a Need) -> Self {
-        let cpus = match offer.policy.cpu.has(CpuOption::FullPcpusOnly) {
-            true => offer.machine.layout.whole_cores(&offer.cpus),
-            false => offer.cpus.clone(),
-        };
+        let cpus = offer.usable(offer.cpus.clone());
         let devices = need.devices.iter().map(|(resource, need)| offer.places(resource, need)).collect();
         Self { offer, need, cpus, devices }
     }
@@ -159,25 +160,73 @@ impl<'a> Stock<'a> {
         own.fold(free, |sum, block| sum.saturating_add(block.bytes))
     }
 
-    /// The most of everything, up to what is needed, that one node has; checked by placing it.
-    fn largest(&self) -> Option<Largest> {
+    /// The most of everything, up to what is needed, that one node has, or all together where the policy lets
+    /// several serve; checked by placing it. One more of anything is refused.
+    fn largest(&self, seat: Option<Merged>) -> Option<Largest> {
         let machine = self.offer.machine;
-        let masks: Vec<Mask> = match self.offer.policy.topology >= TopologyPolicy::Restricted {
-            true => machine.all().iter().map(Mask::single).collect(),
-            false => vec![machine.all()],
+        let nodes = seat.and_then(|seat| self.offer.confines(seat)).unwrap_or_else(|| machine.all());
+        let singles = nodes.iter().map(Mask::single);
+        let masks: Vec<Mask> = match self.offer.policy.topology {
+            TopologyPolicy::SingleNumaNode => singles.collect(),
+            TopologyPolicy::Restricted => std::iter::once(nodes).chain(singles).collect(),
+            TopologyPolicy::None | TopologyPolicy::BestEffort => vec![nodes],
         };
         let share = |mask: Mask| {
             let available = self.available(mask);
-            Some((available.iter().map(Available::share).min()?.min(1000), available))
+            let shares = available.iter().map(Available::share);
+            Some(((shares.clone().min()?, shares.sum::<u128>()), available))
         };
         let mut shares: Vec<_> = masks.into_iter().filter_map(share).collect();
-        // The node that comes closest to the whole; the first of equals.
+        // The node that comes closest to the whole; the first of equals. What has more of one thing and no
+        // less of another comes before what has less.
         shares.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
+        let fits = |need: &Need| self.offer.place(need, seat).ok();
         let scaled = shares.iter().filter_map(|(_, available)| self.scaled(available));
-        scaled.take(TRIED).find_map(|need| {
-            let placement = self.offer.place(&need, None).ok()?;
-            Some(Largest { nodes: machine.used_by(&placement), amounts: need.amounts(machine) })
-        })
+        let mut largest = scaled.take(TRIED).find(|need| fits(need).is_some())?;
+        // Only there can more of it fit elsewhere: on more nodes than one.
+        if self.offer.policy.topology == TopologyPolicy::Restricted {
+            self.grow(&mut largest, &|need| fits(need).is_some());
+        }
+        let placement = fits(&largest)?;
+        Some(Largest { nodes: machine.used_by(&placement), amounts: largest.amounts(machine) })
+    }
+
+    /// Raises one amount after the other towards what is needed as long as `fits`, until no amount can be
+    /// raised by its smallest step.
+    fn grow(&self, need: &mut Need, fits: &dyn Fn(&Need) -> bool) {
+        let kinds = self.need.memory.keys().map(|kind| Part::Memory(*kind));
+        let devices = self.need.devices.keys().cloned().map(Part::Devices);
+        let parts: Vec<Part> = std::iter::once(Part::Cpus).chain(kinds).chain(devices).collect();
+        while parts.iter().any(|part| self.raise(part, need, fits)) {}
+    }
+
+    /// Raises one amount, twice as much each time it fits and from the smallest step again when it does not;
+    /// whether it could be raised at all.
+    fn raise(&self, part: &Part, need: &mut Need, fits: &dyn Fn(&Need) -> bool) -> bool {
+        let (step, before) = (self.step(part), part.of(need));
+        let mut by = step;
+        loop {
+            let mut more = need.clone();
+            part.set(&mut more, part.of(need).saturating_add(by));
+            match part.of(&more) <= part.of(self.need) && fits(&more) {
+                true => (*need, by) = (more, by.saturating_mul(2)),
+                false if by == step => return part.of(need) > before,
+                false => by = step,
+            }
+        }
+    }
+
+    /// The smallest difference that counts: a CPU or a core, a page, a device; of memory a mebibyte.
+    fn step(&self, part: &Part) -> u64 {
+        let machine = self.offer.machine;
+        match part {
+            Part::Cpus => granule(&machine.layout, &self.offer.policy.cpu) as u64,
+            Part::Memory(kind) => match machine.kinds[*kind] {
+                MemoryKind::Memory => 1 << 20,
+                MemoryKind::Hugepages(size) => size.bytes(),
+            },
+            Part::Devices(_) => 1,
+        }
     }
 
     /// The need cut down to what there is; `None` where some of it is missing altogether or cannot be cut.
@@ -189,7 +238,7 @@ impl<'a> Stock<'a> {
         };
         let mut need = self.need.clone();
         if need.cpus > 0 {
-            let group = if cpu.has(CpuOption::FullPcpusOnly) { machine.layout.threads_per_core() } else { 1 };
+            let group = granule(&machine.layout, cpu);
             need.cpus = usize::try_from(amount(&Resource::Cpu)?).ok()? / group * group;
             (need.cpus > 0).then_some(())?;
         }
@@ -206,9 +255,9 @@ impl<'a> Stock<'a> {
 }
 
 impl Available {
-    /// How much of what is needed there is, in thousandths.
+    /// How much of what is needed there is, in so small parts of it that a byte more counts.
     fn share(&self) -> u128 {
-        u128::from(self.available) * 1000 / u128::from(self.needed.max(1))
+        (u128::from(self.available.min(self.needed)) << 60) / u128::from(self.needed.max(1))
     }
 }
 
@@ -228,5 +277,35 @@ impl Offer<'_> {
             unknown.append(&mut known);
         }
         (known, unknown.len())
+    }
+}
+
+/// One of the amounts of a need.
+enum Part {
+    Cpus,
+    Memory(usize),
+    Devices(ResourceName),
+}
+
+impl Part {
+    fn of(&self, need: &Need) -> u64 {
+        match self {
+            Self::Cpus => need.cpus as u64,
+            Self::Memory(kind) => need.memory.get(kind).copied().unwrap_or(0),
+            Self::Devices(name) => need.devices.get(name).map_or(0, |devices| devices.count as u64),
+        }
+    }
+
+    fn set(&self, need: &mut Need, amount: u64) {
+        let count = usize::try_from(amount).unwrap_or(usize::MAX);
+        match self {
+            Self::Cpus => need.cpus = count,
+            Self::Memory(kind) => *need.memory.entry(*kind).or_default() = amount,
+            Self::Devices(name) => {
+                if let Some(devices) = need.devices.get_mut(name) {
+                    devices.count = count;
+                }
+            }
+        }
     }
 }

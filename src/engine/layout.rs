@@ -75,6 +75,12 @@ impl Layout {
         self.cpus.iter().map(|cpu| set.contains(*cpu)).collect()
     }
 
+    /// The CPUs of all cores with that many threads.
+    pub(super) fn cores_of_size(&self, threads: usize) -> CpuSet {
+        let cores = self.cores.members.iter().filter(|core| core.len() == threads);
+        cores.flatten().map(|cpu| self.cpus[*cpu]).collect()
+    }
+
     /// The CPUs of `set` whose core is in it as a whole.
     pub(super) fn whole_cores(&self, set: &CpuSet) -> CpuSet {
         let whole = |core: &&Vec<usize>| core.iter().all(|cpu| set.contains(self.cpus[*cpu]));

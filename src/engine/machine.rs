@@ -1,5 +1,6 @@
 //! A topology prepared for deciding.
 
+use super::error::MachineError;
 use super::layout::Layout;
 use super::links::Links;
 use super::mask::Mask;
@@ -25,7 +26,8 @@ pub fn gpu_id(gpu: &Gpu) -> DeviceId {
 /// What is kept for the system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reserve {
-    /// CPUs; `None` is the first core with its siblings. Offline ones are ignored.
+    /// CPUs; `None` is the first core with its siblings. Offline ones are ignored, ones that the machine
+    /// can never have are not.
     pub cpus: Option<CpuSet>,
     /// Memory and hugepages by node.
     pub memory: BTreeMap<(NodeId, MemoryKind), Bytes>,
@@ -40,41 +42,6 @@ pub struct Device {
     pub nodes: Option<NodeSet>,
 }
 
-/// A machine nothing can be decided about.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MachineError {
-    /// No CPU that can be placed.
-    #[error("none of the online CPUs {online:?} has a node, a package and a core")]
-    NoCpus {
-        /// The online CPUs.
-        online: CpuSet,
-    },
-    /// More nodes than the engine's masks hold.
-    #[error("the machine has {found} NUMA nodes: expected at most {}", Mask::LIMIT)]
-    TooManyNodes {
-        /// How many there are.
-        found: usize,
-    },
-    /// The reserved CPUs are all offline.
-    #[error("none of the reserved CPUs {reserved} is online: expected some of {online}")]
-    ReservedOffline {
-        /// What was to be reserved.
-        reserved: CpuSet,
-        /// The online CPUs.
-        online: CpuSet,
-    },
-    /// Memory is reserved on a node there is not.
-    #[error("{kind} is reserved on node {node}: the machine has the nodes {nodes}")]
-    NoSuchNode {
-        /// The node.
-        node: NodeId,
-        /// What was to be reserved there.
-        kind: MemoryKind,
-        /// The nodes there are.
-        nodes: NodeSet,
-    },
-}
-
 /// The devices of one resource.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DeviceTable {
@@ -86,6 +53,7 @@ pub(super) struct DeviceTable {
 /// A topology prepared for deciding, with what is reserved and its devices.
 #[derive(Debug, Clone)]
 pub struct Machine {
+    /// Online CPUs that pods can have.
     online: CpuSet,
     reserved: CpuSet,
     nodes: NodeSet,
@@ -134,19 +102,23 @@ impl Machine {
         let (kinds, capacity) = capacities(topology, reserve)?;
         let position = |cpu| topology.numa_nodes.iter().position(|node| node.cpus.contains(cpu));
         let first = |members: &Vec<usize>| members.first().and_then(|cpu| position(layout.cpus[*cpu]));
+        let online = match &topology.pods_cpus {
+            Some(pods) => topology.cpus.intersection(pods),
+            None => topology.cpus.clone(),
+        };
         let cpu_nodes: Vec<usize> = layout.nodes.members.iter().filter_map(first).collect();
         let mut cpus = vec![CpuSet::new(); nodes.len()];
         for (node, members) in cpu_nodes.iter().zip(&layout.nodes.members) {
             cpus[*node].extend(members.iter().map(|cpu| layout.cpus[*cpu]));
         }
         let mut machine = Self {
-            online: topology.cpus.clone(),
             reserved: reserved(topology, &layout, reserve)?,
             ids: topology.numa_nodes.iter().map(|node| node.id).collect(),
             homes: homes(topology),
             distances: distances(topology),
             keep_shared_cpu: true,
-            placeable: layout.cpus.iter().copied().collect(),
+            placeable: layout.cpus.iter().copied().collect::<CpuSet>().intersection(&online),
+            online,
             cpus,
             cpu_nodes,
             layout,
@@ -229,7 +201,7 @@ impl Machine {
         self.keep_shared_cpu
     }
 
-    /// Online CPUs.
+    /// Online CPUs that pods can have: all, unless the cgroup of all pods has fewer.
     #[must_use]
     pub fn online(&self) -> &CpuSet {
         &self.online
@@ -297,7 +269,7 @@ impl Machine {
         mask.iter().filter_map(|index| self.ids.get(index).copied()).collect()
     }
 
-    /// The CPUs whose node, socket and core are known.
+    /// Those of them whose node, socket and core are known.
     pub(super) fn placeable(&self) -> &CpuSet {
         &self.placeable
     }
@@ -360,6 +332,16 @@ fn reserved(topology: &Topology, layout: &Layout, reserve: &Reserve) -> Result<C
         let first = layout.cores.members.first().into_iter().flatten();
         return Ok(first.map(|cpu| layout.cpus[*cpu]).collect());
     };
+    if let Some(possible) = topology.possible.as_ref().filter(|possible| !wanted.is_subset(possible)) {
+        let nowhere = wanted.difference(possible).difference(&online);
+        if !nowhere.is_empty() {
+            return Err(MachineError::ReservedNowhere {
+                reserved: wanted.clone(),
+                nowhere,
+                possible: possible.clone(),
+            });
+        }
+    }
     let reserved = wanted.intersection(&online);
     if reserved.is_empty() && !wanted.is_empty() {
         return Err(MachineError::ReservedOffline { reserved: wanted.clone(), online });

@@ -6,6 +6,19 @@
 //! merged to one set (`merge`), and there devices, CPUs and memory are taken (`allocate`, `take`; which
 //! devices belong together is `links`', which exclude each other `sharing`'s). A refusal is explained afterwards (`explain`, `sentence`).
 //!
+//! Who knows the kubelet finds its rules here (functions of `pkg/kubelet/cm`):
+//!
+//! | rule | here | there |
+//! |---|---|---|
+//! | policies and merging of hints | `merge` | `topologymanager/policy*.go`: `HintMerger.Merge`, `canAdmitPodResult` |
+//! | scope, a pod's peak | `admit`, `need` | `topologymanager/scope_*.go`; `podGuaranteedCPUs`, `getPodRequestedResources` |
+//! | hints of CPUs, memory, devices | `offer` | `generateCPUTopologyHints`, `calculateHints`, `generateDeviceTopologyHints` |
+//! | order in which CPUs are taken | `take`, `layout` | `cpumanager/cpu_assignment.go`: `takeByTopologyNUMAPacked` |
+//! | even shares of nodes | `distribute` | `takeByTopologyNUMADistributed` |
+//! | CPU options | `options` | `cpumanager/policy_options.go` |
+//! | memory taken, sets of nodes | `allocate`, `books` | `memorymanager/policy_static.go`: `Allocate`, `extendTopologyManagerHint` |
+//! | reuse by later containers | `occupancy` | `updateCPUsToReuse`, `updateInitContainersMemoryBlocks`, `devicesToReuse` |
+//!
 //! Node sets are never listed. One node, and pairs on any machine, are always searched to the end; so is
 //! everything on up to 12 nodes. On larger machines a search for three nodes or more has a budget
 //! (`search`). Where it runs out, restricted takes the set for not there and refuses, best-effort aims at
@@ -16,6 +29,7 @@ mod admit;
 mod allocate;
 mod books;
 mod distribute;
+mod error;
 mod explain;
 mod hints;
 mod layout;
@@ -26,6 +40,7 @@ mod merge;
 mod need;
 mod occupancy;
 mod offer;
+mod options;
 mod refuse;
 #[doc(hidden)]
 pub mod rules;
@@ -39,5 +54,7 @@ mod tests;
 mod work;
 
 pub use admit::{Seat, admit_container, admit_pod, choose_seat};
-pub use machine::{Device, GPU, MIG, Machine, MachineError, NIC, Reserve, gpu_id};
-pub use occupancy::{Occupancy, shared_pool};
+pub use error::MachineError;
+pub use machine::{Device, GPU, MIG, Machine, NIC, Reserve, gpu_id};
+pub use occupancy::Occupancy;
+pub use options::shared_pool;

@@ -2,10 +2,11 @@
 
 use super::Machine;
 use super::books::{Block, Books};
+use super::options::shared_pool;
 use super::sharing::Wholes;
 use crate::model::{
-    Bytes, ContainerKey, ContainerKind, CpuOption, CpuOptions, CpuSet, DeviceId, MemoryKind, NodeId,
-    Placement, PodUid, ResourceName,
+    Bytes, ContainerKey, ContainerKind, CpuOptions, CpuSet, DeviceId, MemoryKind, NodeId, Placement, PodUid,
+    ResourceName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -237,17 +238,6 @@ fn pod_mut<'a>(
 ) -> impl Iterator<Item = (&'a ContainerKey, &'a mut Held)> {
     let first = ContainerKey::new(pod.clone(), "".into());
     held.range_mut(first..).take_while(move |(key, _)| key.pod == *pod)
-}
-
-/// The shared pool when these CPUs are held exclusively: the other online ones, under
-/// strict-cpu-reservation without the reserved ones.
-#[must_use]
-pub fn shared_pool(machine: &Machine, exclusive: &CpuSet, options: &CpuOptions) -> CpuSet {
-    let pool = machine.online().difference(exclusive);
-    match options.has(CpuOption::StrictReservation) {
-        true => pool.difference(machine.reserved()),
-        false => pool,
-    }
 }
 
 /// A placement's promises in the machine's terms. What the machine no longer has is not counted.

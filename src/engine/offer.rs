@@ -8,7 +8,7 @@ use super::mask::Mask;
 use super::need::{DeviceNeed, Need};
 use super::occupancy::{Occupancy, Reusable};
 use super::search::{Demand, fewest};
-use crate::model::{CpuOption, CpuSet, DeviceId, PodUid, Policy, ResourceName};
+use crate::model::{CpuSet, DeviceId, PodUid, Policy, ResourceName};
 use std::collections::BTreeSet;
 
 /// The machine as one pod finds it.
@@ -64,12 +64,7 @@ impl<'a> Offer<'a> {
         let mut demands = vec![now];
         let own = universe.iter().filter(|node| machine.count_on(*node, &self.reusable.cpus) > 0);
         demands.extend(own.map(|node| Demand::hit(self.nodes(), Mask::single(node))));
-        let by_socket = self.policy.cpu.has(CpuOption::AlignBySocket);
-        let per_socket = machine.cpu_nodes.len() / machine.layout.sockets.members.len().max(1);
-        let preference = match by_socket && per_socket > 0 {
-            true => Preference::Sockets { fewest: minimal, sockets: minimal.div_ceil(per_socket) },
-            false => Preference::Fewest(minimal),
-        };
+        let preference = self.cpu_preference(minimal);
         Hints { universe, demands, shape: None, preference }
     }
 

@@ -6,8 +6,9 @@ use super::offer::Offer;
 use super::refuse::{Failure, Refusal};
 use crate::model::{Candidate, MemoryKind, NodeSet, Resource, ResourceName, Shortage, TopologyPolicy};
 
-/// How many differently worded nodes a sentence names.
-const NAMED: usize = 8;
+/// How long a sentence is at most, in bytes; what it begins with and the laxer policy are said in any case.
+/// An event of the kubelet holds 1024 bytes, of which its own words and the pod's names take some.
+const LONGEST: usize = 600;
 
 /// Says why, what each node lacks, and which laxer policy would do.
 pub(super) fn sentence(
@@ -19,18 +20,39 @@ pub(super) fn sentence(
     let need = refusal.need.as_ref();
     let wanted = need.map(|need| wanted(offer, need)).unwrap_or_default();
     let (mut text, by_node) = reason(offer, refusal, &wanted);
-    if by_node {
-        let clauses = clauses(offer, need, candidates);
-        for (at, clause) in clauses.iter().enumerate() {
-            text.push_str(if at == 0 { ": " } else { "; " });
-            text.push_str(clause);
-        }
-    }
-    if let Some((policy, nodes)) = weaker {
+    let end = weaker.map(|(policy, nodes)| {
         let place = if nodes.is_empty() { "admit it".into() } else { format!("use {}", nodes.words()) };
-        text.push_str(&format!("; policy {policy} would {place}"));
+        format!("; policy {policy} would {place}")
+    });
+    let end = end.unwrap_or_default();
+    if by_node {
+        let room = LONGEST.saturating_sub(text.len() + end.len());
+        text.push_str(&evidence(offer, need, candidates, room));
     }
-    text
+    text + &end
+}
+
+/// What the nodes lack, in as many bytes; those that do not go in are counted.
+fn evidence(offer: &Offer, need: Option<&Need>, candidates: &[Candidate], room: usize) -> String {
+    let mut text = String::new();
+    let clauses = clauses(offer, need, candidates);
+    let mut left: usize = clauses.iter().map(|(_, nodes)| nodes).sum();
+    for (clause, nodes) in clauses {
+        let rest = match (left, text.is_empty()) {
+            (1, _) => "; 1 more node falls short too".to_owned(),
+            (_, true) => format!("; all {left} fall short"),
+            (_, false) => format!("; {left} more nodes fall short too"),
+        };
+        let last = left == nodes;
+        if text.len() + clause.len() + if last { 2 } else { 2 + rest.len() } > room {
+            text.push_str(if text.is_empty() { rest.trim_start_matches("; ") } else { &rest });
+            break;
+        }
+        text.push_str(if text.is_empty() { "" } else { "; " });
+        text.push_str(&clause);
+        left -= nodes;
+    }
+    if text.is_empty() { text } else { format!(": {text}") }
 }
 
 /// The main clause, and whether what each node lacks belongs behind it.
@@ -39,7 +61,8 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
         |resource: &ResourceName, count: usize| Resource::Device(resource.clone()).amount(count as u64);
     let device = |resource: &ResourceName| count(resource, 1).trim_start_matches("1 ").to_owned();
     let cpus = |count: &usize| Resource::Cpu.amount(*count as u64);
-    let seat = refusal.seat.and_then(|seat| seat.affinity);
+    // Where the policy lets it leave them, what is free on its nodes alone decides nothing.
+    let seat = refusal.seat.and_then(|seat| offer.confines(seat));
     let on_seat = seat.map(|mask| format!(" on the pod's {}", offer.machine.node_set(mask).words()));
     let on_seat = on_seat.unwrap_or_default();
     let text = match &refusal.failure {
@@ -78,7 +101,7 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
         Failure::LastSharedCpu { needed } => {
             format!("{} would leave no CPU to containers without exclusive ones", cpus(needed))
         }
-        Failure::Memory => return (format!("no NUMA nodes have {wanted} together{on_seat}"), true),
+        Failure::Memory => return memory(offer, refusal),
         Failure::MemoryWider { nodes } => {
             let nodes = nodes.words();
             return (format!("memory would have to come from {nodes}, more than the policy allows"), true);
@@ -93,6 +116,36 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
         }
     };
     (text, false)
+}
+
+/// Why no node set holds the memory: there is not so much at all, it is taken, or it cannot be combined.
+fn memory(offer: &Offer, refusal: &Refusal) -> (String, bool) {
+    let none = Need::default();
+    let need = refusal.need.as_ref().unwrap_or(&none);
+    let amount = |kind: usize, bytes: u64| Resource::Memory(offer.machine.kinds[kind]).amount(bytes);
+    let whole = |kind: usize| offer.machine.capacity.iter().map(|kinds| kinds[kind]).sum::<u64>();
+    if let Some((kind, bytes)) = need.memory.iter().find(|(kind, bytes)| whole(**kind) < **bytes) {
+        let (needed, all) = (amount(*kind, *bytes), amount(*kind, whole(*kind)));
+        return (format!("{needed} needed, more than the whole machine has for containers: {all}"), false);
+    }
+    let own = Need { memory: need.memory.clone(), ..Need::default() };
+    let free = |kind: usize| {
+        let free = offer.machine.all().iter().map(|node| offer.occupancy.books().free(node, kind));
+        let own = offer.reusable.blocks.iter().filter(|own| own.kind == kind).map(|own| own.bytes);
+        free.chain(own).fold(0, u64::saturating_add)
+    };
+    if let Some((kind, bytes)) = need.memory.iter().find(|(kind, bytes)| free(**kind) < **bytes) {
+        let (needed, free) = (amount(*kind, *bytes), amount(*kind, free(*kind)));
+        return (format!("{needed} needed, {free} free on all NUMA nodes together"), true);
+    }
+    let wanted = wanted(offer, &own);
+    match refusal.seat.and_then(|seat| seat.affinity) {
+        Some(mask) => {
+            let seat = offer.machine.node_set(mask).words();
+            (format!("no NUMA nodes beside the pod's {seat} can add what {wanted} take"), true)
+        }
+        None => (format!("no NUMA nodes have {wanted} together"), true),
+    }
 }
 
 fn no_nodes(offer: &Offer, need: Option<&Need>, wanted: &str) -> String {
@@ -116,8 +169,8 @@ fn wanted(offer: &Offer, need: &Need) -> String {
     join(&all.iter().map(|(resource, amount)| resource.amount(*amount)).collect::<Vec<_>>())
 }
 
-/// What each node lacks; nodes that lack the same are named together.
-fn clauses(offer: &Offer, need: Option<&Need>, candidates: &[Candidate]) -> Vec<String> {
+/// What each node lacks; nodes that lack the same are named together, and counted.
+fn clauses(offer: &Offer, need: Option<&Need>, candidates: &[Candidate]) -> Vec<(String, usize)> {
     let mut groups: Vec<(String, NodeSet)> = Vec::new();
     for candidate in candidates {
         let Some(lack) = lack(offer, need, candidate) else { continue };
@@ -126,16 +179,11 @@ fn clauses(offer: &Offer, need: Option<&Need>, candidates: &[Candidate]) -> Vec<
             None => groups.push((lack, candidate.nodes.clone())),
         }
     }
-    let more: usize = groups.iter().skip(NAMED).map(|(_, nodes)| nodes.len()).sum();
     let clause = |(lack, nodes): &(String, NodeSet)| {
         let verb = if nodes.len() == 1 { "has" } else { "have" };
-        format!("{} {verb} {lack}", nodes.words())
+        (format!("{} {verb} {lack}", nodes.words()), nodes.len())
     };
-    let mut clauses: Vec<String> = groups.iter().take(NAMED).map(clause).collect();
-    if more > 0 {
-        clauses.push(format!("{more} more nodes fall short too"));
-    }
-    clauses
+    groups.iter().map(clause).collect()
 }
 
 /// `12 CPUs and no GPU free`; `None` where nothing can be said.

@@ -1,7 +1,7 @@
 //! Which CPUs to take: the packed and the spread order of the static policy.
 
 use super::layout::{Layout, Level};
-use crate::model::{CpuOption, CpuOptions, CpuSet};
+use crate::model::CpuSet;
 
 /// How CPUs are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,19 +12,6 @@ pub(super) struct Style {
     pub(super) caches: bool,
     /// Evenly over nodes, in groups of that many CPUs.
     pub(super) distribute: Option<usize>,
-}
-
-impl Style {
-    /// What the options ask for.
-    pub(super) fn new(layout: &Layout, options: &CpuOptions) -> Self {
-        let whole = options.has(CpuOption::FullPcpusOnly);
-        let group = if whole { layout.threads_per_core() } else { 1 };
-        Self {
-            spread: options.has(CpuOption::DistributeAcrossCores),
-            caches: options.has(CpuOption::PreferAlignByUncoreCache),
-            distribute: options.has(CpuOption::DistributeAcrossNuma).then_some(group),
-        }
-    }
 }
 
 /// Takes `need` of the available CPUs; `None` where there are not so many.

@@ -118,11 +118,27 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuOptions(pub std::collections::BTreeSet<CpuOption>);
 
+/// Pairs of options that contradict each other: the kubelet refuses to start with them
+/// (`NewStaticPolicyOptions` in `cpumanager/policy_options.go`).
+const RIVALS: [(CpuOption, CpuOption); 4] = [
+    (CpuOption::DistributeAcrossCores, CpuOption::FullPcpusOnly),
+    (CpuOption::DistributeAcrossCores, CpuOption::DistributeAcrossNuma),
+    (CpuOption::DistributeAcrossCores, CpuOption::PreferAlignByUncoreCache),
+    (CpuOption::PreferAlignByUncoreCache, CpuOption::DistributeAcrossNuma),
+];
+
 impl CpuOptions {
     /// Whether the option is in force.
     #[must_use]
     pub fn has(&self, option: CpuOption) -> bool {
         self.0.contains(&option)
+    }
+
+    /// One of these options that cannot be in force together with `option`.
+    #[must_use]
+    pub fn rival(&self, option: CpuOption) -> Option<CpuOption> {
+        let mut pairs = RIVALS.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
+        pairs.find(|(one, other)| *one == option && self.has(*other)).map(|(_, other)| other)
     }
 }
 

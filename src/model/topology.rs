@@ -28,6 +28,12 @@ pub struct Topology {
     /// Every PCI function, GPUs and NICs too, by address: where a device node or a `PCIDEVICE_*`
     /// variable leads to. Not part of the snapshot format.
     pub pci: Vec<PciDevice>,
+    /// CPUs the machine can have, those that are offline or not plugged in too; `None` where nobody tells.
+    /// Not part of the snapshot format.
+    pub possible: Option<CpuSet>,
+    /// The CPUs that the cgroup of all pods has; `None` where there is none yet, or no cpuset. Not part of
+    /// the snapshot format.
+    pub pods_cpus: Option<CpuSet>,
     /// What each fully qualified CDI name puts into a container: paths of device nodes, as the specs below
     /// `/etc/cdi` and `/var/run/cdi` list them. Not part of the snapshot format.
     pub cdi: BTreeMap<String, Vec<String>>,

@@ -1,9 +1,11 @@
 //! Reading machines: constructed trees, gathered ones, and GPUs through a stand-in NVML.
 
+mod garbled;
 mod gpu_machines;
 mod gpus;
+mod kinds;
 mod kubelet;
 mod odd;
 mod plain;
 mod shared;
-mod tree;
+pub mod tree;

@@ -2,6 +2,7 @@
 
 mod books;
 mod extremes;
+mod largest;
 mod naive;
 mod plan;
 mod verdict;

@@ -1,5 +1,6 @@
 //! The one integration-test binary.
 
+mod asking;
 mod churn;
 mod cli;
 mod config;
@@ -11,6 +12,8 @@ mod host;
 mod man;
 mod nri;
 mod plan;
+mod refusals;
+mod reports;
 mod rooms;
 mod steps;
 mod store;

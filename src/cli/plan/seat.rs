@@ -55,6 +55,7 @@ impl<'a> Room<'a> {
     pub fn new(topology: &'a Topology, config: &Config) -> Result<Self, MachineError> {
         let pool = &config.gpu.annotation_pool;
         let mut machine = decision::machine(topology, &config.reserve(), pool)?;
+        machine.check_options(&config.policy.cpu)?;
         // The device plugin does not offer the GPUs that are kept for annotations.
         if let AnnotationPool::Only(kept) = pool {
             let offered = machine.devices(&GPU.into()).iter().filter(|gpu| !kept.contains(&gpu.id));

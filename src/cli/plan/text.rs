@@ -181,7 +181,7 @@ impl Page<'_> {
 
     fn evidence(&self, rejection: &Rejection) -> String {
         let mut text = format!("  {rejection}\n");
-        for candidate in &rejection.candidates {
+        for candidate in rejection.candidates.iter().filter(|candidate| !candidate.short.is_empty()) {
             let _ = writeln!(text, "    {}", short(candidate));
         }
         if let Some((policy, nodes)) = &rejection.weaker {
@@ -229,9 +229,7 @@ fn short(candidate: &Candidate) -> String {
         format!("{} needed, {} free", resource.amount(*needed), resource.amount(*available))
     };
     let short: Vec<_> = candidate.short.iter().map(told).collect();
-    let why =
-        if short.is_empty() { "enough of everything, but not together".into() } else { short.join("; ") };
-    format!("{}: {why}", candidate.nodes.words())
+    format!("{}: {}", candidate.nodes.words(), short.join("; "))
 }
 
 /// What an init container holds is used again by those after it.

@@ -215,3 +215,20 @@ fn what_was_taken_in_is_known_again_by_what_is_remembered() {
 
     assert_eq!(held(&fresh, "a"), given.to_string());
 }
+
+#[test]
+fn options_that_no_longer_go_together_take_nothing_from_what_runs() {
+    let mut asking = pod("a");
+    asking.annotations.insert("cpu-options.maitred.io".into(), "distribute-cpus-across-cores".into());
+    let facts = whole("main", 2);
+    let mut node = Node::new();
+    let outcome = node.create(&asking, &facts);
+    let running = made(facts, &asking, &outcome);
+    let cpu = CpuOptions([CpuOption::FullPcpusOnly].into());
+    let mut stricter = Node::with(Settings { policy: Policy { cpu, ..settings().policy }, ..settings() });
+
+    let found = stricter.step(synchronize(&[&asking], &[&running]));
+
+    assert!(found.updates.is_empty(), "{:?}", found.updates);
+    assert_eq!(stricter.held(), 1);
+}

@@ -252,3 +252,30 @@ fn a_malformed_variable_refuses_that_container_by_name() {
         "InvalidRequestError: container main: environment variable PCIDEVICE_VENDOR_COM_VF: \"51:00\" is no";
     assert!(text.starts_with(start), "{text}");
 }
+
+#[test]
+fn cpu_options_by_annotation_govern_that_container_alone() {
+    let mut node = Node::new();
+    let mut asking = pod("a");
+    asking.annotations.insert("cpu-options.maitred.io/container.main".into(), "full-pcpus-only".into());
+
+    let odd = node.create(&asking, &whole("main", 3));
+    let other = node.create(&asking, &whole("side", 1));
+    let even = node.create(&asking, &whole("main", 2));
+
+    assert_eq!(
+        refusal(&odd),
+        "SMTAlignmentError: container main: SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
+    );
+    assert_eq!((cpus(&other), cpus(&even)), ("1".into(), "2-3".into()));
+    asking.annotations.insert("cpu-options.maitred.io".into(), "distribute-cpus-across-cores".into());
+    let settings = Settings {
+        policy: Policy { cpu: CpuOptions([CpuOption::FullPcpusOnly].into()), ..settings().policy },
+        ..settings()
+    };
+    let refused = Node::with(settings).create(&asking, &whole("side", 2));
+    assert!(
+        refusal(&refused)
+            .starts_with("InvalidRequestError: container side: annotation cpu-options.maitred.io names")
+    );
+}

@@ -59,6 +59,7 @@ fn open(library: &NvmlLibrary, warnings: &mut Vec<Warning>) -> Option<(Nvml, Pat
         NvmlLibrary::At(path) => vec![path.clone()],
         NvmlLibrary::DriverRoot(root) => candidates(root),
     };
+    let mut failed = None;
     for path in candidates {
         match Nvml::builder().lib_path(path.as_os_str()).init() {
             Ok(nvml) => return Some((nvml, path)),
@@ -70,13 +71,14 @@ fn open(library: &NvmlLibrary, warnings: &mut Vec<Warning>) -> Option<(Nvml, Pat
                 tracing::info!(library = %path.display(), "NVML is here, the NVIDIA driver is not loaded");
                 return None;
             }
+            // A library of another version than the driver's may lie beside the right one.
             Err(error) => {
-                let library = path.display().to_string();
-                warnings.push(Warning::NvmlUnusable { library, why: error.to_string() });
-                return None;
+                let (library, why) = (path.display().to_string(), error.to_string());
+                failed.get_or_insert(Warning::NvmlUnusable { library, why });
             }
         }
     }
+    warnings.extend(failed);
     None
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model::{
-    Core, CpuId, CpuSet, Gpu, HugepagePool, HugepageSize, Llc, Nic, NodeId, NumaNode, Package, PackageId,
-    PciAddress,
+    Core, CpuId, CpuSet, Gpu, HugepagePool, HugepageSize, Llc, Mig, Nic, NodeId, NumaNode, Package,
+    PackageId, PciAddress, PciDistance,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -43,6 +43,7 @@ prop_compose! {
         l3 in option::of(1u64..1 << 30),
         gpus in vec((option::of("GPU-[0-9a-f]{8}"), option::of(".{0,20}"), option::of(0u32..10), option::of(0u32..10)), 0..5),
         links in btree_map(0u32..5, 1u32..19, 0..5),
+        (switches, far, parts) in (0u32..19, btree_map(0u32..5, 0usize..5, 0..5), vec(option::of((0u32..15, 0u32..8)), 0..4)),
         nics in vec((any::<bool>(), option::of(0u32..10)), 0..4),
     ) -> Topology {
         let mut machine = skeleton(shape.0, shape.1, shape.2, shape.3);
@@ -69,9 +70,11 @@ prop_compose! {
             numa_node: node(near),
             memory_node: node(own),
             nvlinks: links.iter().map(|(k, v)| (*k, *v)).filter(|(k, _)| *k != at as u32 && *k < others).collect(),
-            switch_links: 0,
-            near: std::collections::BTreeMap::new(),
-            mig: Vec::new(),
+            switch_links: switches,
+            near: far.iter().map(|(k, v)| (*k, DISTANCES[*v])).filter(|(k, _)| *k != at as u32 && *k < others).collect(),
+            mig: parts.iter().zip(0..).map(|(instance, index)| Mig {
+                index, uuid: format!("MIG-{at}-{index}"), instance: *instance,
+            }).collect(),
         }).collect();
         machine.nics = nics.into_iter().enumerate().map(|(at, (hardware, near))| Nic {
             name: format!("mlx5_{at}"),
@@ -106,6 +109,9 @@ proptest! {
     }
 }
 
+const DISTANCES: [PciDistance; 5] =
+    [PciDistance::Pix, PciDistance::Pxb, PciDistance::Phb, PciDistance::Node, PciDistance::Sys];
+
 /// A small good snapshot, as in the documentation of the format.
 const GOOD: &str = r#"{"version":1,"cpus":"0-3","isolated":"3","packages":[{"id":0,"cpus":"0-1"},{"id":4,"cpus":"2-3"}],
 "numa_nodes":[{"id":0,"kind":"cpu+memory","cpus":"0-1","memory_bytes":1054867456,"hugepages":[{"size_bytes":2097152,"total":4,"free":3}],"distances":{"0":10,"9":12}},
@@ -123,6 +129,31 @@ fn the_documented_form_is_read() {
     assert_eq!(machine.nics[0].numa_node, None);
     let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(value(&to_json(&machine)), value(GOOD));
+}
+
+/// What a GPU may have besides: absent is unknown.
+#[test]
+fn the_optional_keys_of_a_gpu_are_read() {
+    let more = r#""nvlinks":{"0":18},"switch_links":18,"near":{"0":"PXB"},"mig":[{"index":2,"uuid":"MIG-a","instance":[7,0]},{"index":0,"uuid":"MIG-b"}]"#;
+    let text = GOOD.replace(r#""nvlinks":{"0":18}"#, more);
+    let gpu = &from_json(&text).unwrap().gpus[1];
+    assert_eq!((gpu.switch_links, gpu.near[&0]), (18, PciDistance::Pxb));
+    let mig = |index, uuid: &str, instance| Mig { index, uuid: uuid.into(), instance };
+    assert_eq!(gpu.mig, [mig(0, "MIG-b", None), mig(2, "MIG-a", Some((7, 0)))]);
+    for (from, to, expected) in [
+        ("PXB", "NEAR", "unknown variant `NEAR`"),
+        (
+            r#""near":{"0""#,
+            r#""near":{"1""#,
+            r#"gpus[1].near: found the key "1", expected the index of another GPU"#,
+        ),
+        (r#""index":2"#, r#""index":0"#, "gpus[1].mig[1].index: 0 is also in gpus[1].mig[0].index"),
+        ("MIG-b", "MIG-a", "gpus[1].mig[1].uuid: MIG-a is also in gpus[1].mig[0].uuid"),
+        (r#""instance":[7,0]"#, r#""instance":[7]"#, "tuple of size 2"),
+    ] {
+        let error = from_json(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.starts_with("snapshot: ") && error.contains(expected), "{to}: {error}");
+    }
 }
 
 /// What is replaced by what, and what the error must say.

@@ -1,6 +1,6 @@
 //! Reading the vectors' JSON.
 
-use maitred::model::MemoryKind;
+use maitred::model::{MemoryKind, Quantity, QuantityError};
 use serde_json::Value;
 
 pub fn list(value: &Value) -> &[Value] {
@@ -22,19 +22,15 @@ pub fn memory_kind(name: &str) -> Option<MemoryKind> {
     }
 }
 
-/// A Kubernetes quantity in thousandths.
-pub fn milli(text: &str) -> u64 {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().unwrap_or_else(|_| panic!("{text:?} is no quantity"));
-    let factor = match &text[digits..] {
-        "m" => return number,
-        "" => 1,
-        "k" => 1000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1 << 40,
-        other => panic!("{other:?} is no unit"),
-    };
-    number * factor * 1000
+/// A Kubernetes quantity; as a text, or a number as it stands.
+pub fn quantity(value: &Value) -> Quantity {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().unwrap_or_else(|error: QuantityError| panic!("{error}"))
+}
+
+/// The name a row has: its own, or its test's.
+pub fn id(line: &str) -> String {
+    let row: Value = serde_json::from_str(line).unwrap_or_default();
+    let name = row["id"].as_str().or_else(|| row["test"].as_str());
+    name.unwrap_or_default().to_owned()
 }

@@ -1,6 +1,7 @@
 //! Rows about the Memory Manager alone: hints, and one allocation.
 
 use super::json::{list, memory_kind, number, text};
+use super::outside::{self, Outside};
 use super::rules::{add_node, amounts, hold, nodes, policy, request, same, same_hints, seat};
 use maitred::engine::{Machine, Occupancy, Reserve, admit_container, rules};
 use maitred::model::*;
@@ -135,4 +136,19 @@ pub fn alloc(row: &Value) -> Result<(), String> {
         (Ok(placed), Some(error)) => Err(format!("placed {placed:?}, expected {error}")),
         (Err(rejection), None) => Err(format!("{rejection}, expected {expected:?}")),
     }
+}
+
+/// Why the row may be about something else.
+pub fn outside(row: &Value) -> Option<Outside> {
+    let wanted = amounts(&row["requests"]);
+    let held = outside::held(row, "before");
+    let holds = |(kind, bytes): &(MemoryKind, Bytes)| {
+        let same = |block: &&Value| memory_kind(&text(&block["type"])) == Some(*kind);
+        list(held).iter().filter(same).map(|block| number(&block["size"])).sum::<u64>() == bytes.0
+    };
+    if held.is_array() && (list(held).len() != wanted.len() || !wanted.iter().all(holds)) {
+        return Some(Outside::HeldOtherwise);
+    }
+    let guaranteed = row["qosGuaranteed"] == true;
+    outside::skipped(row, guaranteed && !wanted.is_empty()).then_some(Outside::Skipped)
 }

@@ -2,7 +2,8 @@
 //! what one allocation does to one manager's state.
 
 use super::json::{list, number, text};
-use super::memory;
+use super::outside::{self, Outside};
+use super::{Verdict, memory};
 use maitred::engine::{Device, Machine, Occupancy, Reserve, Seat, admit_container, rules};
 use maitred::model::*;
 use serde_json::Value;
@@ -48,19 +49,37 @@ fn topology(rows: &[Value]) -> Topology {
     }
 }
 
-/// Compares one row; an error says what differs.
-pub fn row(line: &str, topologies: &Topologies) -> Result<(), String> {
-    let row: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    match text(&row["op"]).as_str() {
-        "take" => take(&row, topologies),
-        "cpuhints" => cpu_hints(&row, topologies),
-        "cpualloc" => cpu_alloc(&row, topologies),
-        "memhints" => memory::hints(&row),
-        "memalloc" => memory::alloc(&row),
-        "devhints" => device_hints(&row),
-        "merge" => merge(&row),
-        other => Err(format!("unknown kind of row {other:?}")),
+/// Compares one row. One that disagrees is looked at again: it can be about something the engine leaves out.
+pub fn row(row: &Value, topologies: &Topologies) -> Verdict {
+    let (compared, outside) = match text(&row["op"]).as_str() {
+        "take" => (take(row, topologies), None),
+        "cpuhints" => (cpu_hints(row, topologies), None),
+        "cpualloc" => (cpu_alloc(row, topologies), cpu_outside(row, topologies)),
+        "memhints" => (memory::hints(row), None),
+        "memalloc" => (memory::alloc(row), memory::outside(row)),
+        "devhints" => (device_hints(row), None),
+        "merge" => (merge(row), None),
+        other => (Err(format!("neither a scenario nor a rule: its op is {other:?}")), None),
+    };
+    match (compared, outside) {
+        (Ok(()), _) => Verdict::Agreed,
+        (Err(_), Some(why)) => Verdict::Outside(why),
+        (Err(problem), None) => Verdict::Disagreed(problem),
     }
+}
+
+fn topology_of<'a>(row: &Value, topologies: &'a Topologies) -> Result<&'a Topology, String> {
+    let id = text(&row["topology"]);
+    topologies.get(&id).ok_or_else(|| format!("topologies.json has no topology {id:?}"))
+}
+
+fn cpu_outside(row: &Value, topologies: &Topologies) -> Option<Outside> {
+    if outside::skipped(row, number(&row["guaranteedCPUs"]) > 0) {
+        return Some(Outside::Skipped);
+    }
+    let topology = topology_of(row, topologies).ok()?;
+    let torn = |core: &Core| topology.packages.iter().filter(|p| !p.cpus.is_disjoint(&core.cpus)).count() > 1;
+    topology.cores.iter().any(torn).then_some(Outside::TornCores)
 }
 
 pub fn same<T: PartialEq + std::fmt::Debug>(ours: &T, theirs: &T) -> Result<(), String> {
@@ -80,7 +99,7 @@ pub fn nodes(value: &Value) -> NodeSet {
 }
 
 fn take(row: &Value, topologies: &Topologies) -> Result<(), String> {
-    let topology = &topologies[&text(&row["topology"])];
+    let topology = topology_of(row, topologies)?;
     let group = (row["distribute"] == true).then(|| number(&row["cpuGroupSize"]) as usize);
     let style = (row["sorting"] == "spread", row["preferAlignByUncoreCache"] == true, group);
     let need = number(&row["numCPUs"]) as usize;
@@ -148,7 +167,7 @@ pub fn same_hints(mut ours: rules::Listed, expected: &Value) -> Result<(), Strin
 }
 
 fn cpu_hints(row: &Value, topologies: &Topologies) -> Result<(), String> {
-    let topology = &topologies[&text(&row["topology"])];
+    let topology = topology_of(row, topologies)?;
     let reserve = Reserve { cpus: Some(CpuSet::new()), ..Reserve::default() };
     let machine = Machine::new(topology, &reserve).map_err(|error| error.to_string())?;
     let mut occupancy = Occupancy::new(&machine);
@@ -165,7 +184,7 @@ fn cpu_hints(row: &Value, topologies: &Topologies) -> Result<(), String> {
 }
 
 fn cpu_alloc(row: &Value, topologies: &Topologies) -> Result<(), String> {
-    let topology = &topologies[&text(&row["topology"])];
+    let topology = topology_of(row, topologies)?;
     let reserve = Reserve { cpus: Some(cpus(&row["reserved"])), ..Reserve::default() };
     let mut machine = Machine::new(topology, &reserve).map_err(|error| error.to_string())?;
     machine.keep_shared_cpu(false);

@@ -1,6 +1,6 @@
 //! One recorded scenario: a machine, a policy, and pods that come and go.
 
-use super::json::{list, memory_kind, milli, number, text};
+use super::json::{list, memory_kind, number, quantity, text};
 use maitred::engine::{Device, Machine, Reserve, admit_pod};
 use maitred::ledger::Ledger;
 use maitred::model::*;
@@ -8,23 +8,13 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a scenario went.
-pub struct Run {
-    pub id: String,
-    /// Without CPU or topology options.
-    pub plain: bool,
-    /// The first step that disagrees.
-    pub problem: Option<String>,
+/// Whether the row is a scenario.
+pub fn is_one(row: &Value) -> bool {
+    row["machine"].is_object() && row["steps"].is_array()
 }
 
-pub fn run(line: &str) -> Run {
-    let scenario: Value = serde_json::from_str(line).expect("a scenario is JSON");
-    let empty = |key: &str| scenario[key].as_object().is_none_or(serde_json::Map::is_empty);
-    let plain = empty("cpu_options") && empty("topology_options");
-    Run { id: text(&scenario["id"]), plain, problem: play(&scenario).err() }
-}
-
-fn play(scenario: &Value) -> Result<(), String> {
+/// Plays a scenario to its end; an error is the first step that disagrees.
+pub fn play(scenario: &Value) -> Result<(), String> {
     let policy = policy(scenario);
     let mut ledger = Ledger::new(Arc::new(machine(scenario)));
     for (at, step) in list(&scenario["steps"]).iter().enumerate() {
@@ -37,7 +27,7 @@ fn play(scenario: &Value) -> Result<(), String> {
             .map_err(|problem| format!("step {at}, pod {}: {problem}", pod.uid))?;
     }
     let last = list(&scenario["steps"]).last();
-    let skip = last.is_some_and(|step| step["expect"]["admit"] == false);
+    let skip = last.is_some_and(|step| step["expect"]["admit"] == false) || !scenario["final"].is_object();
     if skip { Ok(()) } else { finish(&ledger, &policy, &scenario["final"]) }
 }
 
@@ -131,9 +121,9 @@ fn machine(scenario: &Value) -> Machine {
     let mut memory = BTreeMap::new();
     for reserved in list(&scenario["reserved_memory"]) {
         let node = NodeId(number(&reserved["node"]) as u32);
-        for (name, quantity) in reserved["limits"].as_object().into_iter().flatten() {
-            let bytes = milli(&text(quantity)) / 1000;
-            memory.insert((node, memory_kind(name).expect("a type of memory")), Bytes(bytes));
+        for (name, amount) in reserved["limits"].as_object().into_iter().flatten() {
+            let bytes = Bytes(quantity(amount).units());
+            memory.insert((node, memory_kind(name).expect("a type of memory")), bytes);
         }
     }
     let cpus = Some(text(&scenario["reserved_cpus"]).parse().expect("a CPU list"));
@@ -233,7 +223,8 @@ fn pod(pod: &Value, devices: &Value) -> PodRequest {
 fn qos(spec: &Value) -> Qos {
     let all = || list(&spec["initContainers"]).iter().chain(list(&spec["containers"]));
     let value = |one: &Value, part: &str, name: &str| {
-        one["resources"][part][name].as_str().map(milli).filter(|amount| *amount > 0)
+        let amount = &one["resources"][part][name];
+        (!amount.is_null()).then(|| quantity(amount)).filter(|amount| !amount.is_zero())
     };
     let equal = |one: &Value| {
         ["cpu", "memory"].iter().all(|name| {
@@ -246,17 +237,18 @@ fn qos(spec: &Value) -> Qos {
 
 fn container(one: &Value, kind: ContainerKind, qos: Qos, devices: &Value) -> ContainerRequest {
     let mut request = ContainerRequest::nothing(ContainerName::new(text(&one["name"])), kind, qos);
-    for (name, quantity) in one["resources"]["requests"].as_object().into_iter().flatten() {
-        let amount = milli(&text(quantity));
+    for (name, amount) in one["resources"]["requests"].as_object().into_iter().flatten() {
+        let amount = quantity(amount);
         match memory_kind(name) {
-            Some(MemoryKind::Memory) => request.memory = Bytes(amount / 1000),
+            Some(MemoryKind::Memory) => request.memory = Bytes(amount.units()),
             Some(MemoryKind::Hugepages(size)) => {
-                request.hugepages.insert(size, Bytes(amount / 1000));
+                request.hugepages.insert(size, Bytes(amount.units()));
             }
-            None if name == "cpu" => request.cpu_milli = amount,
+            None if name == "cpu" => request.cpu_milli = amount.milli(),
+            // A resource that no manager knows of.
+            None if !devices[name].is_array() => {}
             None => {
-                assert!(devices[name].is_array(), "{name} is no resource of the machine");
-                let count = DeviceRequest::Count((amount / 1000) as u32);
+                let count = DeviceRequest::Count(amount.units() as u32);
                 request.devices.insert(ResourceName::new(name), count);
             }
         }

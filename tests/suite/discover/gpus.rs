@@ -28,8 +28,9 @@ pub fn library() -> PathBuf {
 fn child() {
     let Ok(dir) = std::env::var("MAITRED_TEST_TREE") else { return };
     let root = Root::open(&dir).unwrap();
-    let library = std::env::var("MAITRED_TEST_NVML").unwrap();
-    let answer = match machine(&root, &Options { nvml: NvmlLibrary::At(library.into()) }) {
+    let library = PathBuf::from(std::env::var("MAITRED_TEST_NVML").unwrap());
+    let nvml = if library.is_dir() { NvmlLibrary::DriverRoot(library) } else { NvmlLibrary::At(library) };
+    let answer = match machine(&root, &Options { nvml }) {
         Err(error) => json!({ "error": error.to_string() }),
         Ok(read) => {
             let machine: Value = serde_json::from_str(&snapshot::to_json(&read.topology)).unwrap();
@@ -300,6 +301,26 @@ fn an_unusable_nvml_falls_back_to_sysfs_and_says_so() {
     let no_library = read_with(&tree, "/nonexistent/libnvidia-ml.so.1", json!({}));
     assert_eq!(no_library["gpus"], expected);
     assert_eq!(no_library["warnings"].as_array().unwrap().len(), 1);
+}
+
+/// What lies there first is no library at all.
+#[test]
+fn the_library_is_looked_for_below_the_drivers_root() {
+    let tree = TWO_NODES.tree();
+    tree.gpu("0000:21:00.0", 1);
+    tree.file("run/driver/usr/lib64/libnvidia-ml.so.1", "of another machine");
+    let root = tree.path().join("run/driver");
+    let nvml = json!({ "gpus": [{ "uuid": "GPU-a", "pci": "0000:21:00.0" }] });
+    let answer = read_with(&tree, root.to_str().unwrap(), nvml.clone());
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("NVML (") && warning.contains("usr/lib64/libnvidia-ml.so.1) is not usable"),
+        "{warning}"
+    );
+    std::fs::create_dir_all(root.join("usr/lib")).unwrap();
+    std::fs::copy(library(), root.join("usr/lib/libnvidia-ml.so.1")).unwrap();
+    let answer = read_with(&tree, root.to_str().unwrap(), nvml);
+    assert_eq!((&answer["gpus"][0]["uuid"], &answer["warnings"]), (&json!("GPU-a"), &json!([])));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::tree::Tree;
 use maitred::cli::topology::render_text;
 use maitred::discover::{Options, Root, snapshot, topology};
-use maitred::model::Topology;
+use maitred::model::{Mig, Topology};
 use std::path::Path;
 
 fn machine(name: &str) -> Topology {
@@ -52,4 +52,30 @@ fn a_machine_without_nodes_gpus_or_nics_as_text() {
     tree.topology(0, "thread_siblings_list", "0");
     tree.file("proc/meminfo", "MemTotal: 2075428 kB");
     insta::assert_snapshot!(render_text(&tree.read().unwrap().topology));
+}
+
+#[test]
+fn links_by_switches_and_mig_devices_have_their_words() {
+    let tree = Tree::empty();
+    tree.topology(0, "physical_package_id", "0");
+    tree.topology(0, "thread_siblings_list", "0");
+    tree.file("proc/meminfo", "MemTotal: 2075428 kB");
+    for address in ["0000:21:00.0", "0000:22:00.0", "0000:23:00.0"] {
+        tree.gpu(address, -1);
+    }
+    let mut machine = tree.read().unwrap().topology;
+    machine.gpus[0].nvlinks = [(1, 18), (2, 2)].into();
+    machine.gpus[1].nvlinks = [(0, 18)].into();
+    machine.gpus[2].nvlinks = [(0, 2)].into();
+    machine.gpus[..2].iter_mut().for_each(|gpu| gpu.switch_links = 18);
+    machine.gpus[2].mig = vec![Mig { index: 1, uuid: "MIG-a".into(), instance: None }];
+    let text = render_text(&machine);
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let ends = |gpu: &str, end: &str| {
+        text.lines().map(words).any(|line| line.starts_with(gpu) && line.ends_with(end))
+    };
+    assert!(ends("GPU ", "NVLINKS MIG"), "{text}");
+    assert!(ends("0 ", "18 by switches, 2 to 2 -"), "{text}");
+    assert!(ends("1 ", "18 by switches -"), "{text}");
+    assert!(ends("2 ", "2 to 0 2:1 MIG-a"), "{text}");
 }

@@ -95,6 +95,20 @@ fn policy_scope_exclusive_and_memory_policy_are_followed_by_container() {
     }
 }
 
+#[test]
+fn cpu_options_are_followed_by_container_and_by_trust() {
+    let odd = annotated("odd", "cpu-options.maitred.io: full-pcpus-only", "cpu: 3, memory: 1Gi");
+    let other = odd.replace("maitred.io:", "maitred.io/container.other:");
+    let trusted = "[cpu]\noptions = [\"full-pcpus-only\"]\n[annotations]\ntrusted_namespaces = [\"default\"]";
+    let free = annotated("free", "cpu-options.maitred.io: ''", "cpu: 3, memory: 1Gi");
+
+    let (status, plan, _) = json(&odd, "", &[]);
+    assert_eq!((status, &plan["pods"][0]["reason"]), (1, &"SMTAlignmentError".into()));
+    assert_eq!(json(&other, "", &[]).0, 0);
+    assert_eq!(json(&free, trusted, &[]).0, 0);
+    assert_eq!(json(&free, "[cpu]\noptions = [\"full-pcpus-only\"]", &[]).0, 1);
+}
+
 /// The keys as an unknown one is answered with them, and the README's table of them.
 #[test]
 fn the_readme_explains_every_key_and_no_other() {
