@@ -16,6 +16,7 @@ mod ineligible;
 mod kubelet;
 mod machine;
 mod outcome;
+mod running;
 mod sandbox;
 mod seat;
 mod settings;
