@@ -259,9 +259,9 @@ fn hold_given(state: &mut State, pod: &PodFacts, container: &ContainerFacts) {
     let key = key(pod, container);
     let devices = state.exact_devices(&key);
     let placement = Placement { devices, ..Placement::default() };
-    let held = !placement.devices.is_empty()
-        && state.ledger.adopt(key.clone(), container.id.clone(), ContainerKind::Unknown, placement).is_ok();
-    if held {
+    let kind = ContainerKind::Unknown;
+    if !placement.devices.is_empty() && state.ledger.conflict(&key, kind, &placement).is_none() {
+        state.ledger.reserve(key.clone(), Some(container.id.clone()), kind, placement);
         state.sandbox_of.insert(key, pod.id.clone());
     }
 }

@@ -158,6 +158,9 @@ impl Offer<'_> {
         if let Some((one, other)) = links.unconnected(&named).filter(|_| linked) {
             return Err(Failure::NotConnected { one: one.clone(), other: other.clone() });
         }
+        if need.count == 0 {
+            return Ok(BTreeSet::new());
+        }
         let best = links.best(candidates, &named, need.count, linked);
         let best =
             best.ok_or_else(|| Failure::NoneConnected { resource: resource.clone(), needed: need.count })?;
