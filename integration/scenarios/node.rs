@@ -1,6 +1,6 @@
 //! The node under test: containerd and maitred, started and stopped by us, and the pods on it.
 
-use crate::allotted::{self, Book, KeptFile};
+use crate::allotted::{self, Book, Files};
 use crate::cgroup;
 use crate::cri::Cri;
 use crate::kubelet;
@@ -52,8 +52,8 @@ pub struct Node {
     book: Arc<Mutex<Book>>,
     /// The kubelet's podresources service, where a scenario has it.
     pub podresources: Option<Server>,
-    /// The file in which the kubelet keeps its allotments beside that, where a scenario has one.
-    pub kept: Option<KeptFile>,
+    /// The files in which the kubelet keeps its allotments, where a scenario has them.
+    pub kubelet_files: Option<Files>,
 }
 
 impl Node {
@@ -74,7 +74,7 @@ impl Node {
             cgroups: Mutex::new(Vec::new()),
             book: Arc::default(),
             podresources: None,
-            kept: None,
+            kubelet_files: None,
         })
     }
 
@@ -117,7 +117,7 @@ impl Node {
     pub fn prepare(&mut self, settings: &Settings) -> Result<()> {
         self.clean()?;
         self.podresources = None;
-        self.kept = None;
+        self.kubelet_files = None;
         allotted::remove_files();
         if !self.containerd.is_running() {
             self.start_containerd()?;
@@ -229,10 +229,13 @@ impl Node {
     fn admit(&self, pod: &Pod) -> Result<()> {
         let mut book = self.book();
         book.admit(pod);
-        match self.kept {
-            Some(KeptFile::Checkpoint) => book.write_checkpoint(),
-            Some(KeptFile::CpuState) => book.write_cpu_state(&self.machine.all_cpus()),
+        match self.kubelet_files {
             None => Ok(()),
+            Some(Files::Devices) => book.write_checkpoint(),
+            Some(Files::DevicesAndCpus) => {
+                book.write_cpu_state(&self.machine.all_cpus())?;
+                book.write_checkpoint()
+            }
         }
     }
 

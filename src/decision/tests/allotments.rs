@@ -46,8 +46,11 @@ fn naming_a_gpu_by_hand_is_no_way_to_it() {
 fn replicas_stand_beside_each_other_and_not_beside_the_whole() {
     let mut node = Node::new();
     for (name, replica) in [("a", "GPU-c::0"), ("b", "GPU-c::1")] {
-        let (pod, facts) = given(&mut node, name, 1, &[replica]);
+        let (pod, _) = given(&mut node, name, 1, &[replica]);
+        // The device plugin names the GPU itself, without the replica.
+        let facts = on_gpu(whole(name, 1), "GPU-c");
         assert_eq!(edit(&node.create(&pod, &facts)).mems.as_ref().unwrap().to_string(), "2", "{name}");
+        assert_eq!(held_gpus(&node, name), [replica]);
     }
     let (pod_c, c) = given(&mut node, "c", 1, &["GPU-c"]);
     assert!(refusal(&node.create(&pod_c, &c)).contains("GPU GPU-c is held by uid-a/a"));
