@@ -32,6 +32,7 @@ impl Offer<'_> {
             mems,
             devices,
             memory,
+            policy: None,
         })
     }
 
@@ -156,6 +157,9 @@ impl Offer<'_> {
         let linked = need.linked > 0;
         if let Some((one, other)) = links.unconnected(&named).filter(|_| linked) {
             return Err(Failure::NotConnected { one: one.clone(), other: other.clone() });
+        }
+        if need.count == 0 {
+            return Ok(BTreeSet::new());
         }
         let best = links.best(candidates, &named, need.count, linked);
         let best =
