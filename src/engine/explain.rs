@@ -183,8 +183,8 @@ impl<'a> Stock<'a> {
         let fits = |need: &Need| self.offer.place(need, seat).ok();
         let scaled = shares.iter().filter_map(|(_, available)| self.scaled(available));
         let mut largest = scaled.take(TRIED).find(|need| fits(need).is_some())?;
-        // Elsewhere more of it can fit: on other nodes together, or of what is nowhere in particular.
-        if self.offer.policy.topology != TopologyPolicy::SingleNumaNode {
+        // Only there can more of it fit elsewhere: on more nodes than one.
+        if self.offer.policy.topology == TopologyPolicy::Restricted {
             self.grow(&mut largest, &|need| fits(need).is_some());
         }
         let placement = fits(&largest)?;
@@ -273,8 +273,10 @@ impl Offer<'_> {
         if need.count > 0 {
             known.extend(self.free_devices(resource, table, need).iter().map(|(_, place)| *place));
         }
-        if table.masks.iter().all(|mask| mask.is_empty()) {
-            unknown.append(&mut known);
+        // Nothing is known of any; or the policy takes what is nowhere in particular as well.
+        let none = table.masks.iter().all(|mask| mask.is_empty());
+        if none || self.policy.topology < TopologyPolicy::Restricted {
+            unknown.extend(known.extract_if(.., |place| place.is_empty()));
         }
         (known, unknown.len())
     }
