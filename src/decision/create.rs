@@ -71,9 +71,7 @@ fn settle(
     let hidden = hidden(container, understood, settings);
     let Some(Seated { placement, seat, swap }) = seated else {
         let line = shared_line(pod, container, understood, hidden.is_some());
-        let shared = share(state, pod, container, None, line, settings);
-        state.claim(container, understood);
-        return hide(hidden, shared);
+        return hide(hidden, share(state, pod, container, None, line, settings));
     };
     let key = key(pod, container);
     state.ledger.reserve(key.clone(), Some(container.id.clone()), understood.request.kind, placement.clone());
@@ -93,12 +91,9 @@ fn settle(
         let near = (settings.ineligible == Ineligible::Align && is_ineligible(&understood.request))
             .then(|| placement.affinity.clone())
             .flatten();
-        let shared = share(state, pod, container, near, line, settings);
-        state.claim(container, understood);
-        return merge(edit, shared);
+        return merge(edit, share(state, pod, container, near, line, settings));
     }
     state.track(key, container, &pod.id, Role::Exclusive);
-    state.claim(container, understood);
     state.tell(&container.id, &placement.cpus);
     let updates = state.spread(settings);
     let quotas = pod_quota(state, pod, settings).into_iter().collect();

@@ -121,17 +121,10 @@ fn adopt(
     state.sandbox_of.insert(key.clone(), one.pod.id.clone());
     state.track(key, one.facts, &one.pod.id, one.role(&placement, settings));
     state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
-    claim(state, one);
     let scope = annotated::scope(&one.pod, &one.facts.name, settings);
     remember_seat(state, &one.pod, scope, &placement);
     outcome.verdicts.push(Verdict { placement: Some(placement), ..line });
     true
-}
-
-fn claim(state: &mut State, one: &Running<'_>) {
-    if let Ok(understood) = &one.understood {
-        state.claim(one.facts, understood);
-    }
 }
 
 /// The pod's nodes are those its first container sits on.
@@ -257,6 +250,5 @@ fn keep_the_rest(
     }
     state.track(key(&one.pod, one.facts), one.facts, &one.pod.id, one.role(&Placement::default(), settings));
     state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
-    claim(state, one);
     outcome.verdicts.push(line);
 }
