@@ -147,19 +147,24 @@ impl Node {
 
     /// Starts maitred as an external plugin and waits until containerd has taken it in.
     pub fn start_maitred(&mut self, settings: &Settings) -> Result<()> {
+        let mark = self.containerd.mark();
+        self.launch_maitred(settings)?;
+        self.wait_registered(mark)
+    }
+
+    /// `start_maitred`, and no waiting.
+    pub fn launch_maitred(&mut self, settings: &Settings) -> Result<()> {
         self.write_maitred_config(settings)?;
         self.running = Some(settings.clone());
         if !self.with_maitred {
             return Ok(());
         }
-        let mark = self.containerd.mark();
         let mut command = Command::new(self.payload.join("maitred"));
         command.args(["nri", "--config", MAITRED_CONFIG]);
         if let Some(fault) = &settings.fault {
             command.env("MAITRED_FAULT", fault);
         }
-        self.maitred.start(&mut command)?;
-        self.wait_registered(mark)
+        self.maitred.start(&mut command)
     }
 
     /// In maitred's place a plugin that does nothing; `stop_maitred` ends it.

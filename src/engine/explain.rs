@@ -180,13 +180,14 @@ impl<'a> Stock<'a> {
         // The node that comes closest to the whole; the first of equals. What has more of one thing and no
         // less of another comes before what has less.
         shares.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
-        let fits = |need: &Need| self.offer.place(need, seat).ok();
+        // On the nodes that were chosen for what was asked, and on those that are chosen for less.
+        let anew = |need: &Need| seat.is_none() || self.offer.place(need, None).is_ok();
+        let fits = |need: &Need| self.offer.place(need, seat).ok().filter(|_| anew(need));
         let scaled = shares.iter().filter_map(|(_, available)| self.scaled(available));
         let mut largest = scaled.take(TRIED).find(|need| fits(need).is_some())?;
-        // Only there can more of it fit elsewhere: on more nodes than one.
-        if self.offer.policy.topology == TopologyPolicy::Restricted {
-            self.grow(&mut largest, &|need| fits(need).is_some());
-        }
+        // More may fit than was counted: on more nodes than one, with devices of unknown locality, or on another
+        // node than the one it was counted on.
+        self.grow(&mut largest, &|need| fits(need).is_some());
         let placement = fits(&largest)?;
         Some(Largest { nodes: machine.used_by(&placement), amounts: largest.amounts(machine) })
     }

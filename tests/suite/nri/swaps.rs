@@ -205,7 +205,7 @@ fn the_environment_names_the_gpu_that_fits() {
     for version in ["v2.2.1", "v2.3.0"] {
         let asks = by_env("GPU-a");
         let adjust = answer(version, "repair", &["GPU-a"], &asks).unwrap();
-        assert_eq!(adjust.linux.resources.cpu.mems, "1");
+        assert_eq!(adjust.linux.resources.cpu.cpus, "4-7");
         let variable = KeyValue { key: VISIBLE.into(), value: "GPU-b".into(), ..Default::default() };
         let expected = ContainerAdjustment { env: vec![variable], ..Default::default() };
         assert_eq!(devices_of(&adjust), expected);
@@ -267,7 +267,7 @@ fn choose_takes_the_pair_and_keeps_what_was_right() {
     for asks in [by_env("GPU-a,GPU-c"), by_cdi(&["GPU-a", "GPU-c"], false, false)] {
         let adjust = answer("v2.2.1", "choose", &["GPU-a", "GPU-c"], &asks).unwrap();
         let after = Spec::before(&asks).adjusted(&adjust, &cdi());
-        assert_eq!(adjust.linux.resources.cpu.mems, "1");
+        assert_eq!(adjust.linux.resources.cpu.cpus, "4-7");
         match after.env[VISIBLE].as_str() {
             "void" => {
                 assert_eq!(usable(&after), ["GPU-b", "GPU-c"]);
