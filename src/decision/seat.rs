@@ -3,7 +3,8 @@
 use super::annotated::{POOLED_GPU, Understood};
 use super::swap::swap;
 use super::{
-    AnnotationPool, CpuAuthority, Edit, GpuPlacement, Settings, State, check_eligible, devices, kubelet, sandbox,
+    AnnotationPool, CpuAuthority, Edit, GpuPlacement, Settings, State, check_eligible, devices, kubelet,
+    sandbox,
 };
 use crate::engine::{self, GPU, Seat};
 use crate::model::{
@@ -221,7 +222,11 @@ impl State {
     pub(super) fn claims_of(&self, key: &ContainerKey, container: &ContainerFacts) -> BTreeSet<DeviceId> {
         match self.known(&key.pod, &key.container).is_certain(&self.topology) {
             true => BTreeSet::new(),
-            false => devices::claims(container, &self.topology).unwrap_or_default().gpus().cloned().unwrap_or_default(),
+            false => devices::claims(container, &self.topology)
+                .unwrap_or_default()
+                .gpus()
+                .cloned()
+                .unwrap_or_default(),
         }
     }
 
