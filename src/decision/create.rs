@@ -48,6 +48,7 @@ pub(super) fn create(
 pub(super) fn let_through(state: &mut State, pod: &PodFacts, container: &ContainerFacts) -> Outcome {
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
     state.track(key(pod, container), container, &pod.id, Role::Shared(None));
+    hold_given(state, pod, container);
     let line = verdict(pod, Some(container), Decision::Exempt, "maitred is off on this node".into());
     Outcome { verdicts: vec![Verdict { warn: true, ..line }], ..Outcome::default() }
 }
@@ -249,8 +250,9 @@ fn share_exempt(
     shared
 }
 
-/// What the kubelet gave an exempt container is its own as well; where another has it, nothing is said against it.
-fn hold_given(state: &mut State, pod: &PodFacts, container: &ContainerFacts) {
+/// What the kubelet gave a container about which nothing is decided is its own as well; where another has it, nothing
+/// is said against it.
+pub(super) fn hold_given(state: &mut State, pod: &PodFacts, container: &ContainerFacts) {
     let key = key(pod, container);
     let devices = state.exact_devices(&key);
     let placement = Placement { devices, ..Placement::default() };

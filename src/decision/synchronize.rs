@@ -5,6 +5,7 @@
 //! Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
 
 use super::annotated::{self};
+use super::create::hold_given;
 use super::running::{Running, as_it_runs};
 use super::seat::takes_a_seat;
 use super::state::Role;
@@ -57,6 +58,7 @@ pub(super) fn started(
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
     if settings.mode == Mode::Off {
         state.track(key, container, &pod.id, Role::Shared(None));
+        hold_given(state, &pod, container);
         return Outcome::default();
     }
     let running = vec![Running::look(pod, container, None, state, settings)];
