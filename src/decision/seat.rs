@@ -3,7 +3,8 @@
 use super::annotated::{POOLED_GPU, Understood};
 use super::swap::swap;
 use super::{
-    AnnotationPool, CpuAuthority, Edit, GpuPlacement, Settings, State, check_eligible, kubelet, sandbox,
+    AnnotationPool, CpuAuthority, Edit, GpuPlacement, Settings, State, check_eligible, devices, kubelet,
+    sandbox,
 };
 use crate::engine::{self, GPU, Seat};
 use crate::model::{
@@ -217,10 +218,15 @@ impl State {
         others.flat_map(|live| live.claims.iter().map(|gpu| (&live.key, gpu)))
     }
 
-    /// A live container can use what it names.
-    pub(super) fn claim(&mut self, container: &ContainerFacts, understood: &Understood) {
-        if let Some(live) = self.live.get_mut(&container.id).filter(|_| !understood.certain) {
-            live.claims.clone_from(&understood.claimed_gpus);
+    /// What a container can use because it names it; of what the kubelet gave it the books tell.
+    pub(super) fn claims_of(&self, key: &ContainerKey, container: &ContainerFacts) -> BTreeSet<DeviceId> {
+        match self.known(&key.pod, &key.container).is_certain(&self.topology) {
+            true => BTreeSet::new(),
+            false => devices::claims(container, &self.topology)
+                .unwrap_or_default()
+                .gpus()
+                .cloned()
+                .unwrap_or_default(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
 
 use super::annotated::{self};
+use super::create::hold_given;
 use super::running::{Running, as_it_runs};
 use super::seat::takes_a_seat;
 use super::state::Role;
@@ -57,6 +58,7 @@ pub(super) fn started(
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
     if settings.mode == Mode::Off {
         state.track(key, container, &pod.id, Role::Shared(None));
+        hold_given(state, &pod, container);
         return Outcome::default();
     }
     let running = vec![Running::look(pod, container, None, state, settings)];
@@ -121,17 +123,10 @@ fn adopt(
     state.sandbox_of.insert(key.clone(), one.pod.id.clone());
     state.track(key, one.facts, &one.pod.id, one.role(&placement, settings));
     state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
-    claim(state, one);
     let scope = annotated::scope(&one.pod, &one.facts.name, settings);
     remember_seat(state, &one.pod, scope, &placement);
     outcome.verdicts.push(Verdict { placement: Some(placement), ..line });
     true
-}
-
-fn claim(state: &mut State, one: &Running<'_>) {
-    if let Ok(understood) = &one.understood {
-        state.claim(one.facts, understood);
-    }
 }
 
 /// The pod's nodes are those its first container sits on.
@@ -257,6 +252,5 @@ fn keep_the_rest(
     }
     state.track(key(&one.pod, one.facts), one.facts, &one.pod.id, one.role(&Placement::default(), settings));
     state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
-    claim(state, one);
     outcome.verdicts.push(line);
 }

@@ -314,3 +314,13 @@ fn gpus_that_a_claim_of_dra_brings_are_not_the_plugins() {
         assert_eq!(edit(&node.create(&pod("a"), &facts)).mems.as_ref().unwrap().to_string(), "0");
     }
 }
+
+#[test]
+fn what_was_given_while_off_is_held_as_well() {
+    let mut node = Node::with(Settings { annotation_pool: AnnotationPool::All, ..settings() });
+    let (pod_b, b) = given(&mut node, "b", 1, &["GPU-a"]);
+    node.settings.mode = Mode::Off;
+    node.create(&pod_b, &b);
+    node.settings.mode = Mode::Enforce;
+    assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-b");
+}

@@ -44,11 +44,14 @@ fn nvlink_can_be_asked_for() {
     };
     let (status, out) = text(&asks(2), false, "");
     assert!(status == 0 && out.contains("GPU 2-3 (NV4)"), "{out}");
+    // Node 0 has four, of which no three are connected; node 1 has.
     let (status, out) = text(&asks(3), false, "");
+    assert!(status == 0 && out.contains("GPU 4-6 (NV18)"), "{out}");
+    let (status, out) = text(&(asks(3) + &asks(3)), false, "");
     assert_eq!(status, 1);
     assert!(out.contains("no 3 GPUs that NVLink connects with each other are free"), "{out}");
-    let (status, out) =
-        text(&pod("b", "cpu: 4, memory: 1Gi, nvidia.com/gpu: 3"), false, "[gpu]\nlink = \"nvlink\"");
+    let plain = pod("b", "cpu: 4, memory: 1Gi, nvidia.com/gpu: 3");
+    let (status, out) = text(&(asks(3) + &plain), false, "[gpu]\nlink = \"nvlink\"");
     assert!(status == 1 && out.contains("gpu-link nvlink asks for that"), "{out}");
     // The machine as it is has a switch between all of them.
     let (status, plan, _) = json(&asks(4), "", &[]);
