@@ -1,14 +1,16 @@
-//! Generates the NRI messages and service stubs from `src/nri/nri.proto`, the messages of the kubelet's
-//! podresources from `src/discover/kubelet/podresources.proto`, and the CRI messages of the integration
-//! scenarios from `integration/scenarios/cri.proto`.
+//! Builds the launcher from `src/launcher`, and generates the NRI messages and service stubs from
+//! `src/nri/nri.proto`, the messages of the kubelet's podresources from `src/discover/kubelet/podresources.proto`,
+//! and the CRI messages of the integration scenarios from `integration/scenarios/cri.proto`.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use ttrpc_codegen::{Codegen, Customize, ProtobufCustomize};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    launcher(&out.join("launcher"))?;
     // NRI: messages, the Plugin service we serve and the Runtime service we call (and, for the tests'
     // runtime, the other way round).
     let services = Customize { async_all: true, ..Customize::default() };
@@ -21,6 +23,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     // CRI: messages alone, because the scenarios speak gRPC through h2.
     generate(Codegen::new(), "integration/scenarios/cri.proto", &out.join("cri"), &["cri"])
 }
+
+/// Compiles the launcher, which the library carries. It is no target of cargo's: as one it would need the standard
+/// library to be built at all.
+fn launcher(to: &Path) -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=src/launcher");
+    let target = std::env::var("TARGET")?;
+    let mut rustc = Command::new(std::env::var("RUSTC")?);
+    rustc.args(["--edition=2024", "--crate-name=launcher", "--crate-type=bin", "--target", &target]);
+    // Small, at a fixed address, with nothing to be loaded or relocated.
+    let code = ["opt-level=z", "panic=abort", "lto=fat", "codegen-units=1", "strip=symbols"];
+    let kind = ["relocation-model=static", "target-feature=+crt-static"];
+    let linked =
+        ["-nostartfiles", "-nostdlib", "-static", LINKER_OPTIONS].map(|word| format!("link-arg={word}"));
+    let linker = std::env::var("RUSTC_LINKER").ok().map(|linker| format!("linker={linker}"));
+    let codegen = code.iter().chain(&kind).map(|word| (*word).to_owned());
+    for option in codegen.chain(linked).chain(linker) {
+        rustc.args(["-C", &option]);
+    }
+    let status = rustc.arg("-o").arg(to).arg("src/launcher/main.rs").status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("the launcher was not built: {status}").into()),
+    }
+}
+
+/// No build id, no padding between segments, nothing that only a dynamic linker or a debugger reads.
+const LINKER_OPTIONS: &str =
+    "-Wl,--build-id=none,-z,noseparate-code,-z,norelro,-z,noexecstack,--no-eh-frame-hdr";
 
 /// Generates code for one file and a `mods.rs` that declares the modules worth including.
 fn generate(mut codegen: Codegen, proto: &str, out: &Path, modules: &[&str]) -> Result<(), Box<dyn Error>> {

@@ -14,7 +14,7 @@
 //! | [`store`] | what lies below `/run/maitred` | model |
 //! | [`config`] | the configuration file: raw and strict, then validated | model, engine, decision |
 //! | [`log`] | JSON lines, or text for people | config |
-//! | [`nri`] | containerd: mux, ttrpc, event loop | model, engine, ledger, decision |
+//! | [`nri`] | containerd: mux, ttrpc, event loop | model, engine, ledger, decision, log |
 //! | [`cli`] | one file a verb; where the rooms are put together | all above |
 //!
 //! The first four never touch files, environment, clock or threads. A test (`tests/suite/rooms.rs`) reads this

@@ -160,13 +160,14 @@ pub fn container_resources(pod: &Pod, container: &Container) -> LinuxContainerRe
         // Since 1.28 the whole container dies when one of its processes is out of memory.
         unified.insert("memory.oom.group".to_owned(), "1".to_owned());
     }
+    let shown = if pod.hides_hugepages { Vec::new() } else { hugepage_limits(&[r]) };
     LinuxContainerResources {
         cpu_period: PERIOD as i64,
         cpu_quota: quota(r.cpu_limit) as i64,
         cpu_shares: shares(request) as i64,
         memory_limit_in_bytes: r.memory_limit as i64,
         oom_score_adj: oom_score_adj(pod.qos(), r),
-        hugepage_limits: hugepage_limits(&[r]).into_iter().map(limit).collect(),
+        hugepage_limits: shown.into_iter().map(limit).collect(),
         cpuset_cpus: container.cpus.as_ref().map(list::show).unwrap_or_default(),
         unified,
         ..Default::default()

@@ -94,6 +94,8 @@ pub struct Pod {
     pub annotations: BTreeMap<String, String>,
     /// Where the kubelet heard of the pod: `api`, or `file` for a static pod.
     pub source: &'static str,
+    /// Only the pod's cgroup has its hugepage limits, as with containerd's `disable_hugetlb_controller`.
+    pub hides_hugepages: bool,
     pub containers: Vec<Container>,
 }
 
@@ -125,6 +127,7 @@ impl Pod {
             uid: next_uid(),
             annotations: BTreeMap::new(),
             source: "api",
+            hides_hugepages: false,
             containers: vec![container],
         }
     }
@@ -237,6 +240,13 @@ impl Pod {
     pub fn hugepages_2m(mut self, count: u64) -> Pod {
         self.containers[0].resources.hugepages.insert(2 * MIB, count * 2 * MIB);
         self
+    }
+
+    /// The same, and no container's own limits tell of them: an annotation does.
+    pub fn hidden_hugepages_2m(self, count: u64) -> Pod {
+        let mut pod = self.annotation("hugepages-2Mi.maitred.io", &format!("{}Mi", count * 2));
+        pod.hides_hugepages = true;
+        pod.hugepages_2m(count)
     }
 
     /// Adds the containers of `other`, renamed, to this pod.

@@ -57,6 +57,14 @@ pub enum CliError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// No allocation is of such a container.
+    #[error(
+        "{id:?} has no placement on this node: expected the beginning of a container's id, a pod's UID or UID/CONTAINER"
+    )]
+    NoContainer {
+        /// What was typed.
+        id: String,
+    },
     /// The output cannot be written.
     #[error("cannot write the output: {source}")]
     Write {
@@ -79,7 +87,7 @@ impl CliError {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Log(_) | Self::Pod(_) => 2,
+            Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::NoContainer { .. } => 2,
             Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
             Self::Store(_) | Self::Discover(_) | Self::Write { .. } => 3,
             Self::Nri(_) | Self::Host(_) | Self::Privileges(_) => 3,

@@ -8,6 +8,7 @@ pub mod output;
 pub mod plan;
 pub mod switch;
 pub mod topology;
+pub mod verify;
 
 pub use error::CliError;
 
@@ -36,6 +37,7 @@ pub enum Command {
     Nri(nri::Args),
     Topology(machine::Args),
     Plan(plan::Args),
+    Verify(verify::Args),
     Off(switch::OffArgs),
     On(switch::OnArgs),
     /// Print the version
@@ -95,6 +97,7 @@ impl Command {
             Self::Nri(args) => nri::run(&args),
             Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
+            Self::Verify(args) => verify::run(&args),
             Self::Off(args) => switch::off(&args),
             Self::On(args) => switch::on(&args),
             Self::Version => output::print(&format!("maitred {}\n", env!("CARGO_PKG_VERSION"))),

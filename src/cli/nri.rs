@@ -4,13 +4,14 @@ use super::devices::Machine;
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
 use crate::decision::{
-    CpuAuthority, CpusetUpdate, Features, GpuPlacement, Mode, Observed, Pages, PagesByNode, Settings, State,
+    CpuAuthority, CpusetUpdate, Features, GpuPlacement, Mode, Observed, Pages, PagesByNode, Seen, Settings,
+    State,
 };
 use crate::discover::{self, Kubelet, Root};
-use crate::host::{self, privileges};
+use crate::host::{self, KernelModes, privileges};
 use crate::ledger::Record;
 use crate::log;
-use crate::model::{ContainerId, ContainerKey};
+use crate::model::{ContainerId, ContainerKey, HugepageHints, HugepageSize, MountFacts, Placement};
 use crate::nri::{self, Around, BoxError, Options, Seating, Setup, Transport};
 use crate::store::{Loaded, Store};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +24,8 @@ use std::time::Duration;
 /// Connects to containerd's NRI socket, or takes the connection over when containerd started it from its plugin
 /// directory; then it is called NN-maitred there and takes no arguments.
 ///
-/// Needs root and gives up every capability at its start. Reads the GPUs then, and again after the next event where
-/// a driver is loaded later.
+/// Needs root and gives up every capability but CAP_SYS_PTRACE at its start. Reads the GPUs then, and again after the
+/// next event where a driver is loaded later.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The configuration [default: /etc/maitred/config.toml, if there]
@@ -69,9 +70,10 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         true => Root::host(),
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
-    let cgroups = Files { cgroups: host::Cgroups::find(Path::new("/"))?, root: root.clone() };
+    let cgroups = Files::new(root.clone())?;
     let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
     let mut node = Node::new(root, config)?;
+    node.launcher = launcher(&args.store);
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
     let options = Options {
         name: args.name.clone(),
@@ -112,6 +114,18 @@ fn open_store(dir: &Path) -> Result<Option<Store>, CliError> {
     }
 }
 
+/// Where the launcher lies now; without one a policy is delivered in another way, or the owner is told.
+fn launcher(store: &Path) -> Option<String> {
+    let dirs = [store, Path::new(host::launcher::FALLBACK_DIR)];
+    match host::launcher::install(Path::new(host::launcher::PACKAGED), &dirs) {
+        Ok(path) => Some(path.display().to_string()),
+        Err(error) => {
+            tracing::warn!(%error, "the launcher is nowhere: no container can have it in front of its command");
+            None
+        }
+    }
+}
+
 /// Whether the owner has switched maitred off. A switch that cannot be read switches nothing off.
 fn is_off(store: Option<&Store>) -> bool {
     let Some(found) = store.map(Store::is_off) else { return false };
@@ -129,12 +143,15 @@ struct Node {
     root: Root,
     config: Config,
     machine: Arc<Machine>,
+    kernel: KernelModes,
+    /// Where the launcher lies on this host.
+    launcher: Option<String>,
 }
 
 impl Node {
     fn new(root: Root, config: Config) -> Result<Self, CliError> {
         let machine = Arc::new(Machine::new(root.clone(), &config.gpu.driver_root)?);
-        Ok(Self { root, config, machine })
+        Ok(Self { root, config, machine, kernel: host::mempolicy::kernel_modes(), launcher: None })
     }
 
     fn prepare(&mut self, host: &nri::Host) -> Result<Setup, BoxError> {
@@ -146,12 +163,19 @@ impl Node {
         let state =
             State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
         state.ledger().machine().check_options(&config.policy.cpu)?;
-        let mut settings = config.settings(state.ledger().machine().reserved().clone(), host.features());
+        let mut settings = config.settings(state.ledger().machine().reserved().clone(), self.features(host));
+        settings.launcher = self.launcher.clone();
         settings.authority = self.authority(config.authority);
         if settings.mode == Mode::Enforce {
             can_swap(&settings, host)?;
         }
         Ok(Setup { state, settings })
+    }
+
+    /// What the runtime can do, and the kernel below it.
+    fn features(&self, host: &nri::Host) -> Features {
+        let KernelModes { preferred_many, weighted_interleave } = self.kernel;
+        Features { preferred_many, weighted_interleave, ..host.features() }
     }
 
     /// Two managers must not hand out the same CPUs: where the kubelet's static policy does, it is followed.
@@ -257,6 +281,16 @@ impl nri::Hints for Remembering {
 struct Files {
     cgroups: host::Cgroups,
     root: Root,
+    /// The sizes of huge pages there are; booted with, and not changed after.
+    page_sizes: BTreeSet<HugepageSize>,
+}
+
+impl Files {
+    fn new(root: Root) -> Result<Self, CliError> {
+        let cgroups = host::Cgroups::find(Path::new("/"))?;
+        let free = discover::free_hugepages(&root).map_err(CliError::Discover)?;
+        Ok(Self { cgroups, root, page_sizes: free.into_keys().map(|(_, size)| size).collect() })
+    }
 }
 
 impl nri::Cgroups for Files {
@@ -287,6 +321,27 @@ impl nri::Cgroups for Files {
         Ok(Pages { free, in_use })
     }
 
+    fn hugepage_hints(&self, cgroup_parent: &str, mounts: &[MountFacts]) -> Result<HugepageHints, BoxError> {
+        let mut hints = HugepageHints::default();
+        for size in &self.page_sizes {
+            match self.cgroups.pod_hugepage_limit(cgroup_parent, *size) {
+                Ok(limit) => hints.of_pod.extend(limit.map(|limit| (*size, limit))),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Most pods have a limit of none, and their mounts are of no interest.
+        if hints.of_pod.values().any(|limit| limit.0 > 0) {
+            let sources = mounts.iter().map(|mount| Path::new(&mount.source));
+            hints.mounted = host::hugetlbfs_page_sizes(Path::new("/"), sources)?;
+        }
+        Ok(hints)
+    }
+
+    fn effective(&self, cgroups_path: &str, placement: &Placement) -> Result<Option<Seen>, BoxError> {
+        Ok(self.cgroups.effective(Path::new("/"), cgroups_path, placement.page_sizes())?)
+    }
+
     fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
         Ok(self.cgroups.drop_pod_quota(cgroup_parent)?.is_some())
     }
@@ -303,7 +358,6 @@ impl nri::Cgroups for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Placement;
     use crate::nri::{Hints, Host, Version};
 
     /// A machine of one CPU whose kubelet has that CPU Manager policy, and the node it is under `config`.

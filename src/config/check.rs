@@ -3,10 +3,12 @@
 use super::field::{Checked, Field, File, Words, names};
 use super::raw::{self, Raw};
 use super::{
-    Authority, Config, ConfigError, CpuConfig, Delivery, FailureConfig, Glob, GpuConfig, LogConfig,
-    LogFormat, LogLevel, MemoryConfig,
+    Authority, Config, ConfigError, CpuConfig, FailureConfig, Glob, GpuConfig, LogConfig, LogFormat,
+    LogLevel, MemoryConfig,
 };
-use crate::decision::{AnnotationPool, Exempt, FailurePolicy, GpuPlacement, Ineligible, Mode, Unrequested};
+use crate::decision::{
+    AnnotationPool, Delivery, Exempt, FailurePolicy, GpuPlacement, Ineligible, Mode, Unrequested,
+};
 use crate::model::{
     CpuOption, CpuOptions, CpuSet, DeviceId, MemoryMode, Policy, TopologyPolicy, UnknownLocality,
 };
@@ -27,11 +29,19 @@ const INELIGIBLE: &Words<Ineligible> =
 const MEMORY_MODES: &Words<Option<MemoryMode>> = &[
     ("bind", Some(MemoryMode::Bind)),
     ("preferred", Some(MemoryMode::Preferred)),
+    ("preferred-many", Some(MemoryMode::PreferredMany)),
     ("interleave", Some(MemoryMode::Interleave)),
-    ("none", None),
+    ("weighted-interleave", Some(MemoryMode::WeightedInterleave)),
+    ("local", Some(MemoryMode::Local)),
+    (MemoryMode::NONE, None),
 ];
-const DELIVERIES: &Words<Delivery> =
-    &[("auto", Delivery::Auto), ("native", Delivery::Native), ("cpuset", Delivery::Cpuset)];
+const DELIVERIES: &Words<Option<Delivery>> = &[
+    ("auto", None),
+    ("native", Some(Delivery::Native)),
+    ("inherited", Some(Delivery::Inherited)),
+    ("launcher", Some(Delivery::Launcher)),
+    ("cpuset", Some(Delivery::Cpuset)),
+];
 const FAILURES: &Words<FailurePolicy> = &[("reject", FailurePolicy::Reject), ("admit", FailurePolicy::Admit)];
 const LEVELS: &Words<LogLevel> = &[
     ("error", LogLevel::Error),
@@ -157,18 +167,11 @@ fn cpu_list(error: &crate::model::ListError) -> String {
 }
 
 fn memory(file: File<'_>, typed: &raw::Memory, default: MemoryConfig) -> Checked<MemoryConfig> {
-    let mode = file.at("memory.policy", &typed.policy).not_yet(&[
-        ("preferred-many", "use \"preferred\""),
-        ("weighted-interleave", "use \"interleave\""),
-        ("local", "use \"bind\""),
-    ])?;
-    let delivery = file.at("memory.delivery", &typed.delivery).not_yet(&[
-        ("inherited", "use \"auto\", \"native\" or \"cpuset\""),
-        ("launcher", "use \"auto\", \"native\" or \"cpuset\""),
-    ])?;
+    let prove = file.at("memory.prove_hugepages", &typed.prove_hugepages);
     Ok(MemoryConfig {
-        mode: mode.word(MEMORY_MODES, default.mode)?,
-        delivery: delivery.word(DELIVERIES, default.delivery)?,
+        mode: file.at("memory.policy", &typed.policy).word(MEMORY_MODES, default.mode)?,
+        delivery: file.at("memory.delivery", &typed.delivery).word(DELIVERIES, default.delivery)?,
+        prove_hugepages: prove.get().copied().unwrap_or(default.prove_hugepages),
         reserved: super::reserved::reserved(file, &typed.reserved)?,
     })
 }

@@ -95,13 +95,6 @@ impl Field<'_, String> {
         hit.map(|(_, meaning)| *meaning).ok_or_else(|| self.wrong(one_of(words)))
     }
 
-    /// Refuses words whose feature is not built yet.
-    pub fn not_yet(self, later: &Words<&str>) -> Checked<Self> {
-        let hit = later.iter().find(|(word, _)| self.get().is_some_and(|text| text == word));
-        hit.map_or(Ok(()), |(_, instead)| Err(self.unsupported(instead)))?;
-        Ok(self)
-    }
-
     /// An absolute path, or the default.
     pub fn path(&self, default: PathBuf) -> Checked<PathBuf> {
         match self.get() {

@@ -13,8 +13,8 @@ pub use error::{ConfigError, Place};
 pub use glob::Glob;
 
 use crate::decision::{
-    AnnotationPool, CpuAuthority, Exempt, FailurePolicy, Features, GpuPlacement, Ineligible, Mode, Settings,
-    Unrequested,
+    AnnotationPool, CpuAuthority, Delivery, Exempt, FailurePolicy, Features, GpuPlacement, Ineligible, Mode,
+    Settings, Unrequested,
 };
 use crate::engine::Reserve;
 use crate::model::{
@@ -85,21 +85,13 @@ pub struct CpuConfig {
 pub struct MemoryConfig {
     /// The memory policy of placed containers; `None` leaves the kernel's default.
     pub mode: Option<MemoryMode>,
-    /// How the memory policy reaches a container.
-    pub delivery: Delivery,
+    /// How the memory policy reaches a container; `None` is the best that can be done. `cpuset.mems` is set in any
+    /// case.
+    pub delivery: Option<Delivery>,
+    /// Whether the launcher is to map the promised huge pages before the command starts.
+    pub prove_hugepages: bool,
     /// What each node keeps for the system.
     pub reserved: BTreeMap<(NodeId, MemoryKind), Bytes>,
-}
-
-/// How a memory policy reaches a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// Through the runtime where it can, else not at all; `cpuset.mems` is set in any case.
-    Auto,
-    /// Through the runtime; one that cannot is given none.
-    Native,
-    /// Not at all: `cpuset.mems` alone.
-    Cpuset,
 }
 
 /// `[gpu]`.
@@ -174,7 +166,8 @@ impl Default for Config {
             cpu: CpuConfig { reserved: None, reserved_namespaces: BTreeSet::new(), drop_cfs_quota: true },
             memory: MemoryConfig {
                 mode: Some(MemoryMode::Bind),
-                delivery: Delivery::Auto,
+                delivery: None,
+                prove_hugepages: false,
                 reserved: BTreeMap::new(),
             },
             gpu: GpuConfig {
@@ -222,8 +215,9 @@ impl Config {
         check::check(text, origin)
     }
 
-    /// What governs the reducer where maitred picks the CPUs unless told otherwise, with the reserved CPUs as resolved against the machine and what the
-    /// runtime can do.
+    /// What governs the reducer where maitred picks the CPUs unless told otherwise, with the reserved CPUs as
+    /// resolved against the machine and what the runtime can do. Where the launcher lies is filled in by whoever has
+    /// put it there.
     #[must_use]
     pub fn settings(&self, reserved: CpuSet, features: Features) -> Settings {
         Settings {
@@ -238,7 +232,10 @@ impl Config {
             drop_cfs_quota: self.cpu.drop_cfs_quota,
             reserved_namespaces: self.cpu.reserved_namespaces.clone(),
             reserved,
-            memory_policy: self.memory.mode.filter(|_| self.memory.delivery != Delivery::Cpuset),
+            memory_policy: self.memory.mode,
+            delivery: self.memory.delivery,
+            launcher: None,
+            prove_hugepages: self.memory.prove_hugepages,
             annotation_pool: self.gpu.annotation_pool.clone(),
             gpu_placement: self.gpu.placement,
             gpus_linked: self.gpu.linked,

@@ -54,6 +54,7 @@ pub(super) struct Memory {
     pub manager: Typed<String>,
     pub policy: Typed<String>,
     pub delivery: Typed<String>,
+    pub prove_hugepages: Typed<bool>,
     pub reserved: Reserved,
 }
 

@@ -107,7 +107,15 @@ pub(super) fn follow(
             .map_err(|error| invalid(&request.name, error.to_string()))?,
         ..settings.policy.clone()
     };
-    let memory_mode = wishes.memory_policy.or(settings.memory_policy);
+    let memory_mode = wishes.memory_policy.unwrap_or(settings.memory_policy);
+    for (size, bytes) in wishes.hugepages {
+        // What its limits say is so; the annotation stands in where they say nothing.
+        let own = *request.hugepages.entry(size).or_insert(bytes);
+        if bytes > own {
+            let text = format!("annotation hugepages-{size}.maitred.io asks for {bytes}, its limit is {own}");
+            return Err(invalid(&request.name, text));
+        }
+    }
     let claimed_gpus = BTreeSet::new();
     Ok(Understood { request, policy, memory_mode, every_gpu: false, claimed_gpus, certain: false })
 }

@@ -1,6 +1,9 @@
 //! Pod annotations: `KEY`, `KEY/pod` or `KEY/container.NAME`; the most specific one counts.
 
-use crate::model::{ContainerName, CpuOption, CpuOptions, MemoryMode, Scope, TopologyPolicy, WordError};
+use crate::model::{
+    Bytes, ContainerName, CpuOption, CpuOptions, HugepageSize, MemoryMode, Quantity, Scope, TopologyPolicy,
+    WordError,
+};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -8,7 +11,17 @@ use std::str::FromStr;
 const DOMAIN: &str = ".maitred.io";
 
 /// The keys there are, in the order the README explains them.
-const KEYS: [&str; 7] = ["policy", "scope", "cpu-options", "gpus", "gpu-link", "memory-policy", "exclusive"];
+const KEYS: [&str; 9] = [
+    "policy",
+    "scope",
+    "cpu-options",
+    "gpus",
+    "gpu-link",
+    "memory-policy",
+    "hugepages-2Mi",
+    "hugepages-1Gi",
+    "exclusive",
+];
 
 /// An annotation that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +64,10 @@ pub(super) struct Wishes {
     pub cpu_options: Option<CpuOptions>,
     pub gpus: Option<GpuCount>,
     pub linked: Option<bool>,
-    pub memory_policy: Option<MemoryMode>,
+    /// Within, `None` is the kernel's default.
+    pub memory_policy: Option<Option<MemoryMode>>,
+    /// Bytes of huge pages by size, none of them zero.
+    pub hugepages: BTreeMap<HugepageSize, Bytes>,
     pub exclusive: Option<bool>,
 }
 
@@ -92,6 +108,17 @@ pub(super) fn wishes(
         apply(&mut wishes, word, key, value, floor)?;
     }
     Ok(wishes)
+}
+
+/// Whether some container of the pod is told by annotation how many huge pages of a size are its.
+pub(super) fn names_hugepages(annotations: &BTreeMap<String, String>, size: HugepageSize) -> bool {
+    let word = format!("hugepages-{size}");
+    annotations.keys().any(|key| matches!(split(key), Ok(Some((found, _))) if found == word))
+}
+
+/// Whether some container of the pod is told so of any size.
+pub(super) fn names_any_hugepages(annotations: &BTreeMap<String, String>) -> bool {
+    [HugepageSize::MIB2, HugepageSize::GIB1].iter().any(|size| names_hugepages(annotations, *size))
 }
 
 enum Target<'a> {
@@ -142,7 +169,10 @@ fn apply(
         "cpu-options" => wishes.cpu_options = Some(cpu_options(key, value, floor)?),
         "gpu-link" => wishes.linked = Some(linked(key, value, floor)?),
         "gpus" => wishes.gpus = Some(gpu_count(key, value)?),
-        "memory-policy" => wishes.memory_policy = Some(parsed::<MemoryMode>(key, value)?),
+        // Whatever the mode, cpuset.mems is the limit: none asks for more than another.
+        "memory-policy" => wishes.memory_policy = Some(memory_mode(key, value)?),
+        "hugepages-2Mi" => wishes.hugepages.extend(pages(key, value, HugepageSize::MIB2)?),
+        "hugepages-1Gi" => wishes.hugepages.extend(pages(key, value, HugepageSize::GIB1)?),
         _ => wishes.exclusive = Some(boolean(key, value)?),
     }
     Ok(())
@@ -202,6 +232,36 @@ fn gpu_count(key: &str, value: &str) -> Result<GpuCount, AnnotationError> {
             key: key.into(),
             value: value.into(),
             expected: "a number of GPUs from 0 to 1024, or all".into(),
+        }),
+    }
+}
+
+fn memory_mode(key: &str, value: &str) -> Result<Option<MemoryMode>, AnnotationError> {
+    let known =
+        || MemoryMode::ALL.iter().map(|(word, _)| *word).chain([MemoryMode::NONE]).collect::<Vec<_>>();
+    match value {
+        MemoryMode::NONE => Ok(None),
+        _ => value.parse().map(Some).map_err(|_: WordError| AnnotationError::Value {
+            key: key.into(),
+            value: value.into(),
+            expected: format!("one of {}", known().join(", ")),
+        }),
+    }
+}
+
+/// An amount of whole pages; `None` is none.
+fn pages(
+    key: &str,
+    value: &str,
+    size: HugepageSize,
+) -> Result<Option<(HugepageSize, Bytes)>, AnnotationError> {
+    let amount = value.parse::<Quantity>().ok().filter(|amount| amount.is_whole()).map(Quantity::units);
+    match amount.filter(|bytes| bytes.is_multiple_of(size.bytes())) {
+        Some(bytes) => Ok((bytes > 0).then_some((size, Bytes(bytes)))),
+        None => Err(AnnotationError::Value {
+            key: key.into(),
+            value: value.into(),
+            expected: format!("an amount of whole {size} pages, such as {}", Bytes(size.bytes() * 8)),
         }),
     }
 }
@@ -297,7 +357,13 @@ mod tests {
                 [("policy.maitred.io", "strict")],
                 "expected one of none, best-effort, restricted, single-numa-node",
             ),
-            ([("memory-policy.maitred.io", "local")], "expected one of bind, preferred, interleave"),
+            (
+                [("memory-policy.maitred.io", "near")],
+                "expected one of bind, preferred, preferred-many, interleave, weighted-interleave, local, none",
+            ),
+            ([("hugepages-2Mi.maitred.io", "3Mi")], "expected an amount of whole 2Mi pages, such as 16Mi"),
+            ([("hugepages-1Gi.maitred.io", "512Mi")], "expected an amount of whole 1Gi pages, such as 8Gi"),
+            ([("hugepages-4Mi.maitred.io", "4Mi")], "is not known"),
         ] {
             let error = read(&pairs, STRICT).unwrap_err();
             assert!(error.contains(want), "{error}");

@@ -8,14 +8,12 @@ use super::step::{key, verdict};
 use super::understand::{self, Moment};
 use super::words::{describe, placed_line, sentence, shared_line};
 use super::{
-    CpuAuthority, Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Unrequested, Verdict, devices,
-    sandbox,
+    CpuAuthority, Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Unrequested, Verdict,
+    delivery, devices, hidden_pages, sandbox,
 };
 use crate::engine::GPU;
 use crate::ledger::{RECORD_ANNOTATION, Record};
-use crate::model::{
-    ContainerFacts, ContainerKind, DeviceRequest, MemoryPolicy, NodeSet, Placement, PodFacts, Rejection,
-};
+use crate::model::{ContainerFacts, ContainerKind, DeviceRequest, NodeSet, Placement, PodFacts, Rejection};
 
 /// Seats a container, or refuses it.
 pub(super) fn create(
@@ -25,9 +23,14 @@ pub(super) fn create(
     settings: &Settings,
 ) -> Outcome {
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
+    let container = &*hidden_pages::shown(state, pod, container);
     let understood = forged(container).and_then(|()| {
         let known = state.known(&pod.uid, &container.name);
         understand::understand(pod, container, Moment::Making, known, &state.topology, settings)
+    });
+    let understood = understood.and_then(|understood| {
+        let within = hidden_pages::within_pod(state, pod, container, &understood.request);
+        within.map(|()| understood).map_err(|text| invalid(&container.name, text))
     });
     if let Ok(understood) = &understood {
         state.make_way(pod, understood);
@@ -69,25 +72,32 @@ fn settle(
     settings: &Settings,
 ) -> Outcome {
     let hidden = hidden(container, understood, settings);
-    let Some(Seated { placement, seat, swap }) = seated else {
+    let Some(Seated { mut placement, seat, swap }) = seated else {
         let line = shared_line(pod, container, understood, hidden.is_some());
         let shared = share(state, pod, container, None, line, settings);
         state.claim(container, understood);
         return hide(hidden, shared);
     };
-    let key = key(pod, container);
-    state.ledger.reserve(key.clone(), Some(container.id.clone()), understood.request.kind, placement.clone());
-    state.sandbox_of.insert(key.clone(), pod.id.clone());
-    if let Some(seat) = seat {
-        state.ledger.set_seat(pod.uid.clone(), seat);
-    }
-    let line = placed_line(pod, container, understood, &placement, swap.is_some());
+    let swapped = swap.is_some();
     let mut edit = edit_of(state, container, understood, &placement, settings);
     edit.env.extend(hidden);
     if let Some(swap) = swap {
         let Edit { env, annotations, remove_mounts, mounts, remove_devices, devices, cdi_devices, .. } = swap;
         edit = Edit { env, annotations, remove_mounts, mounts, remove_devices, devices, cdi_devices, ..edit };
     }
+    let delivered = match deliver(&mut edit, container, understood, &placement, settings) {
+        Ok(delivered) => delivered,
+        Err(rejection) => return refuse(pod, container, rejection, state, settings),
+    };
+    placement.policy.clone_from(&edit.memory_policy);
+    let key = key(pod, container);
+    state.ledger.reserve(key.clone(), Some(container.id.clone()), understood.request.kind, placement.clone());
+    state.sandbox_of.insert(key.clone(), pod.id.clone());
+    if let Some(seat) = seat {
+        state.ledger.set_seat(pod.uid.clone(), seat);
+    }
+    let line = placed_line(pod, container, understood, &placement, swapped);
+    let line = Verdict { memory_policy: delivered, ..line };
     edit.record = Some(Record::new(&key, &container.id, &placement).to_json());
     if placement.cpus.is_empty() {
         let near = (settings.ineligible == Ineligible::Align && is_ineligible(&understood.request))
@@ -160,15 +170,26 @@ fn edit_of(
 ) -> Edit {
     let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
     let exclusive = !placement.cpus.is_empty() && settings.authority == CpuAuthority::Maitred;
-    let policy = understood.memory_mode.zip(mems.clone()).filter(|_| settings.features.memory_policy);
     Edit {
         cpus: exclusive.then(|| placement.cpus.clone()),
         drop_quota: exclusive && settings.drop_cfs_quota && container.resources.quota.is_some_and(|q| q > 0),
         env: chosen_gpus(state, understood, placement).into_iter().collect(),
-        memory_policy: policy.map(|(mode, nodes)| MemoryPolicy { mode, nodes }),
         mems,
         ..Edit::default()
     }
+}
+
+/// Puts the memory policy into the edit; the log's words for it, `None` where there is none.
+fn deliver(
+    edit: &mut Edit,
+    container: &ContainerFacts,
+    understood: &Understood,
+    placement: &Placement,
+    settings: &Settings,
+) -> Result<Option<String>, Box<Rejection>> {
+    let Some(mode) = understood.memory_mode.filter(|_| !placement.mems.is_empty()) else { return Ok(None) };
+    let delivered = delivery::deliver(edit, mode, container, placement, settings);
+    delivered.map(Some).map_err(|text| invalid(&container.name, text))
 }
 
 /// The variable that names the GPUs we chose, by UUID in the order of their index.

@@ -3,8 +3,11 @@
 //! them would die of SIGBUS at its first touch.
 
 use super::State;
+use super::annotations::names_any_hugepages;
 use crate::engine::Occupancy;
-use crate::model::{Bytes, ContainerId, ContainerKey, HugepageSize, MemoryKind, NodeId};
+use crate::model::{
+    Bytes, ContainerFacts, ContainerId, ContainerKey, HugepageSize, MemoryKind, NodeId, PodFacts,
+};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -21,13 +24,28 @@ pub struct Pages {
     pub in_use: BTreeMap<ContainerId, PagesByNode>,
 }
 
+/// Whether a container's huge pages are to be looked for elsewhere: its limits tell of none, as they do where the
+/// runtime hides them.
+#[must_use]
+pub fn hides_hugepages(container: &ContainerFacts) -> bool {
+    container.resources.hugepage_limits.iter().all(|(_, bytes)| *bytes == 0)
+}
+
+/// Whether a container is to get huge pages, as far as can be told before anything is decided.
+#[must_use]
+pub fn wants_hugepages(pod: &PodFacts, container: &ContainerFacts) -> bool {
+    !hides_hugepages(container)
+        || !container.hugepages.mounted.is_empty()
+        || names_any_hugepages(&pod.annotations)
+}
+
 impl State {
     /// Running containers that hold a promise of huge pages, with their cgroups: whose use is worth reading.
     pub fn hugepage_holders(&self) -> impl Iterator<Item = (&ContainerId, &str)> {
         self.live.iter().filter_map(|(id, live)| {
             let holding = self.ledger.get(&live.key)?;
-            let promised = |block: &crate::model::MemoryBlock| matches!(block.kind, MemoryKind::Hugepages(_));
-            holding.placement.memory.iter().any(promised).then_some((id, live.cgroups_path.as_str()))
+            let promised = holding.placement.page_sizes().next().is_some();
+            promised.then_some((id, live.cgroups_path.as_str()))
         })
     }
 

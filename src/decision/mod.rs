@@ -8,14 +8,17 @@ mod annotated;
 mod annotations;
 mod cpu_options;
 mod create;
+mod delivery;
 mod devices;
 mod encoded;
 mod event;
+mod hidden_pages;
 mod hugepages;
 mod ineligible;
 mod kubelet;
 mod machine;
 mod outcome;
+mod proof;
 mod running;
 mod sandbox;
 mod seat;
@@ -32,12 +35,14 @@ mod understand;
 mod words;
 
 pub use annotated::{POOLED_GPU, Understood, annotated};
+pub use delivery::{LAUNCHER, memory_policy, undeliverable};
 pub use devices::PCI;
 pub use event::{Event, Observed};
-pub use hugepages::{Pages, PagesByNode};
+pub use hugepages::{Pages, PagesByNode, hides_hugepages, wants_hugepages};
 pub use ineligible::check_eligible;
 pub use machine::machine;
 pub use outcome::{CpusetUpdate, Decision, Delivery, Edit, Mount, Outcome, Reply, Verdict};
+pub use proof::{Drift, Seen, SeenProcess, drifts};
 pub use settings::{
     AnnotationPool, CpuAuthority, Exempt, FailurePolicy, Features, GpuPlacement, Ineligible, Mode, Settings,
     Unrequested,

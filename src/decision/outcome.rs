@@ -90,6 +90,18 @@ pub enum Delivery {
     Cpuset,
 }
 
+impl std::fmt::Display for Delivery {
+    /// The word of `memory.delivery`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Inherited => "inherited",
+            Self::Launcher => "launcher",
+            Self::Cpuset => "cpuset",
+        })
+    }
+}
+
 /// New cpusets for a container the event is not about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpusetUpdate {
@@ -161,4 +173,6 @@ pub struct Verdict {
     pub request: String,
     /// What it got.
     pub placement: Option<Placement>,
+    /// Its memory policy, how that reaches it, and why not better; `None` is that it has none.
+    pub memory_policy: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! What the owner decided, as the reducer takes it.
 
+use super::Delivery;
 use crate::model::{CpuSet, DeviceId, MemoryMode, Policy};
 use std::collections::BTreeSet;
 
@@ -100,6 +101,10 @@ impl Exempt {
 pub struct Features {
     /// Takes a memory policy itself (NRI ≥ 0.12; a runtime whose `features` name the modes).
     pub memory_policy: bool,
+    /// Whoever sets a memory policy, and the kernel, know `MPOL_PREFERRED_MANY` (kernel ≥ 5.15).
+    pub preferred_many: bool,
+    /// Whoever sets a memory policy, and the kernel, know `MPOL_WEIGHTED_INTERLEAVE` (kernel ≥ 6.9).
+    pub weighted_interleave: bool,
     /// What we exec inherits our task's memory policy: the wrapper.
     pub inherits_policy: bool,
     /// The command line can be changed (NRI ≥ 0.10): a launcher can be put in front.
@@ -131,6 +136,12 @@ pub struct Settings {
     pub reserved: CpuSet,
     /// The memory policy of placed containers; `None` leaves the kernel's default.
     pub memory_policy: Option<MemoryMode>,
+    /// How it reaches a container; `None` is the best that can be done.
+    pub delivery: Option<Delivery>,
+    /// Where on the host the launcher lies; `None` is that there is none to be mounted.
+    pub launcher: Option<String>,
+    /// Whether the launcher is to map the promised huge pages before the command starts.
+    pub prove_hugepages: bool,
     /// The GPUs that annotations may ask for.
     pub annotation_pool: AnnotationPool,
     /// What becomes of the GPUs a device plugin assigned.

@@ -98,6 +98,7 @@ pub(super) fn verdict(
         reason,
         request: String::new(),
         placement: None,
+        memory_policy: None,
     }
 }
 

@@ -76,6 +76,7 @@ pub(crate) fn container(name: &str) -> ContainerFacts {
         name: name.into(),
         state: ContainerState::Created,
         annotations: BTreeMap::new(),
+        args: Vec::new(),
         env: Vec::new(),
         mounts: Vec::new(),
         devices: Vec::new(),
@@ -83,6 +84,8 @@ pub(crate) fn container(name: &str) -> ContainerFacts {
         cgroups_path: format!("/kubepods/pod/{name}"),
         oom_score_adj: Some(-997),
         resources: Resources::default(),
+        policy_calls: PolicyCalls::Unknown,
+        hugepages: HugepageHints::default(),
         pid: None,
     }
 }
@@ -124,6 +127,9 @@ pub(crate) fn settings() -> super::Settings {
         reserved_namespaces: Default::default(),
         reserved: "0".parse().unwrap(),
         memory_policy: Some(MemoryMode::Bind),
+        delivery: None,
+        launcher: None,
+        prove_hugepages: false,
         annotation_pool: AnnotationPool::None,
         gpu_placement: GpuPlacement::Keep,
         gpus_linked: false,

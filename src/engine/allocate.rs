@@ -32,6 +32,7 @@ impl Offer<'_> {
             mems,
             devices,
             memory,
+            policy: None,
         })
     }
 

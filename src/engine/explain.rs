@@ -183,8 +183,8 @@ impl<'a> Stock<'a> {
         let fits = |need: &Need| self.offer.place(need, seat).ok();
         let scaled = shares.iter().filter_map(|(_, available)| self.scaled(available));
         let mut largest = scaled.take(TRIED).find(|need| fits(need).is_some())?;
-        // Only there can more of it fit elsewhere: on more nodes than one.
-        if self.offer.policy.topology == TopologyPolicy::Restricted {
+        // Elsewhere more of it can fit: on other nodes together, or of what is nowhere in particular.
+        if self.offer.policy.topology != TopologyPolicy::SingleNumaNode {
             self.grow(&mut largest, &|need| fits(need).is_some());
         }
         let placement = fits(&largest)?;

@@ -22,6 +22,9 @@ pub enum HostError {
     /// The system refused a value.
     #[error("cannot write {value:?} to {path}: {source}")]
     Write { path: PathBuf, value: String, source: std::io::Error },
+    /// No program can be run from there.
+    #[error("{dir} is mounted noexec: no program can be run from there")]
+    NoExec { dir: PathBuf },
     /// A kernel file with a list that is none.
     #[error("{path}: {source}")]
     List { path: PathBuf, source: ListError },

@@ -6,14 +6,21 @@
 mod cgroup_path;
 mod cgroups;
 mod cpuset;
+mod effective;
 mod error;
 mod hugetlb;
+pub mod launcher;
+pub mod mempolicy;
 mod mounts;
 pub mod privileges;
 mod process;
 mod quota;
+mod runtime_features;
 
 pub use cgroups::Cgroups;
 pub use error::HostError;
+pub use mempolicy::KernelModes;
+pub use mounts::hugetlbfs_page_sizes;
 pub use process::{Allowed, NumaMaps, PolicyUse, allowed, numa_maps};
 pub use quota::Quota;
+pub use runtime_features::{RuntimeFeatures, oci_mode};

@@ -3,7 +3,9 @@
 
 use super::HostError;
 use super::error::io;
+use crate::model::HugepageSize;
 use procfs_core::process::MountInfo;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// One controller's hierarchy.
@@ -59,12 +61,47 @@ impl Mounts {
     }
 }
 
+/// The page sizes of the hugetlbfs mounts that `sources` lie on. From mountinfo, which no dead file server keeps
+/// waiting, as looking at the sources themselves could.
+///
+/// # Errors
+/// `proc/self/mountinfo` below `root` cannot be read, or a hugetlbfs line is not the kernel's.
+pub fn hugetlbfs_page_sizes<'a>(
+    root: &Path,
+    sources: impl Iterator<Item = &'a Path>,
+) -> Result<BTreeSet<HugepageSize>, HostError> {
+    let mountinfo = root.join("proc/self/mountinfo");
+    let text = std::fs::read(&mountinfo).map_err(io("read", &mountinfo))?;
+    let lines = text.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+    let mut mounts = Vec::new();
+    for line in lines.filter(|line| line.contains(" - hugetlbfs ")) {
+        let mount = parse(&mountinfo, line)?;
+        let size = mount.super_options.get("pagesize").and_then(|size| page_size(size.as_deref()?));
+        mounts.push((
+            mount.mount_point,
+            size.ok_or_else(|| malformed(&mountinfo, line, "pagesize=2M or alike"))?,
+        ));
+    }
+    let sources: Vec<&Path> = sources.collect();
+    let used = mounts.iter().filter(|(point, _)| sources.iter().any(|source| source.starts_with(point)));
+    Ok(used.map(|(_, size)| *size).collect())
+}
+
+/// `2M`, `1024M`: the kernel has no larger unit here (`hugetlbfs_show_options`).
+fn page_size(text: &str) -> Option<HugepageSize> {
+    let (digits, shift) = match text.strip_suffix('M') {
+        Some(digits) => (digits, 20),
+        None => (text.strip_suffix('K')?, 10),
+    };
+    HugepageSize::from_bytes(digits.parse::<u64>().ok()?.checked_mul(1 << shift)?)
+}
+
+fn malformed(mountinfo: &Path, line: &str, expected: &'static str) -> HostError {
+    HostError::Malformed { path: mountinfo.to_owned(), text: line.to_owned(), expected }
+}
+
 fn parse(mountinfo: &Path, line: &str) -> Result<MountInfo, HostError> {
-    MountInfo::from_line(line).map_err(|_| HostError::Malformed {
-        path: mountinfo.to_owned(),
-        text: line.to_owned(),
-        expected: "a line of mountinfo (proc(5))",
-    })
+    MountInfo::from_line(line).map_err(|_| malformed(mountinfo, line, "a line of mountinfo (proc(5))"))
 }
 
 #[cfg(test)]
@@ -111,6 +148,24 @@ mod tests {
         let (root, mounts) = mounts(lines);
         let found = mounts.unwrap().hierarchy("cpuset").unwrap();
         assert_eq!(found.mount, root.path().join("sys/fs/cgroup/cpuset"));
+    }
+
+    #[test]
+    fn a_mount_of_hugetlbfs_is_known_by_what_lies_under_its_source() {
+        let lines = "40 20 0:40 / /pods/a/volumes/huge rw - hugetlbfs nodev rw,pagesize=2M\n\
+                     41 20 0:41 / /pods/a/volumes/giant rw - hugetlbfs nodev rw,uid=5,pagesize=1024M,size=2G\n\
+                     42 20 0:42 / /pods/a/volumes/plain rw - tmpfs tmpfs rw\n";
+        let (root, _) = mounts(lines);
+        let sizes = |sources: &[&str]| {
+            let sources = sources.iter().map(Path::new);
+            hugetlbfs_page_sizes(root.path(), sources).unwrap().into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&["/pods/a/volumes/huge"]), [HugepageSize::MIB2]);
+        assert_eq!(sizes(&["/pods/a/volumes/giant/sub/path", "/etc"]), [HugepageSize::GIB1]);
+        assert_eq!(sizes(&["/pods/a/volumes/plain", "/pods/a/volumes/hugely", "tmpfs"]), []);
+        let (root, _) = mounts("40 20 0:40 / /h rw - hugetlbfs nodev rw,pagesize=2X\n");
+        let error = hugetlbfs_page_sizes(root.path(), [].into_iter()).unwrap_err();
+        assert!(error.to_string().ends_with("expected pagesize=2M or alike"), "{error}");
     }
 
     #[test]

@@ -25,8 +25,10 @@ pub struct NumaMaps(pub BTreeMap<String, PolicyUse>);
 pub struct PolicyUse {
     /// How many areas have the policy, with or without pages.
     pub areas: usize,
-    /// Ordinary pages (transparent huge ones included) on each node, in bytes.
+    /// Ordinary pages of no file (transparent huge ones included) on each node, in bytes.
     pub ordinary: BTreeMap<NodeId, Bytes>,
+    /// Pages of files on each node, in bytes: they may have lain there before this process came.
+    pub files: BTreeMap<NodeId, Bytes>,
     /// Pages of hugetlbfs on each node, in bytes.
     pub huge: BTreeMap<NodeId, Bytes>,
 }
@@ -87,8 +89,12 @@ impl NumaMaps {
     #[must_use]
     pub fn by_node(&self) -> BTreeMap<NodeId, Bytes> {
         let mut sum = BTreeMap::new();
-        for (node, bytes) in self.0.values().flat_map(|policy| policy.ordinary.iter().chain(&policy.huge)) {
-            let Bytes(so_far) = sum.entry(*node).or_insert(Bytes(0));
+        let pages = |policy: &'_ PolicyUse| {
+            let PolicyUse { ordinary, files, huge, .. } = policy.clone();
+            ordinary.into_iter().chain(files).chain(huge)
+        };
+        for (node, bytes) in self.0.values().flat_map(pages) {
+            let Bytes(so_far) = sum.entry(node).or_insert(Bytes(0));
             *so_far = so_far.saturating_add(bytes.0);
         }
         sum
@@ -97,7 +103,11 @@ impl NumaMaps {
     fn add(&mut self, area: &Area) -> Option<()> {
         let policy = self.0.entry(area.policy.clone()).or_default();
         policy.areas += 1;
-        let pages = if area.huge { &mut policy.huge } else { &mut policy.ordinary };
+        let pages = match (area.huge, area.file) {
+            (true, _) => &mut policy.huge,
+            (false, true) => &mut policy.files,
+            (false, false) => &mut policy.ordinary,
+        };
         for (node, count) in &area.pages {
             let Bytes(bytes) = pages.entry(*node).or_insert(Bytes(0));
             *bytes = bytes.checked_add(count.checked_mul(area.page_bytes)?)?;
@@ -110,6 +120,7 @@ impl NumaMaps {
 struct Area {
     policy: String,
     huge: bool,
+    file: bool,
     pages: Vec<(NodeId, u64)>,
     /// 0 where there is no page.
     page_bytes: u64,
@@ -120,7 +131,8 @@ impl Area {
         let (address, rest) = line.split_once(' ')?;
         u64::from_str_radix(address, 16).ok()?;
         let (policy, rest) = split_policy(rest)?;
-        let mut area = Self { policy: policy.to_owned(), huge: false, pages: Vec::new(), page_bytes: 0 };
+        let mut area =
+            Self { policy: policy.to_owned(), huge: false, file: false, pages: Vec::new(), page_bytes: 0 };
         // A file's name comes escaped, with no space in it.
         for word in rest.split(' ') {
             area.take(word)?;
@@ -128,10 +140,12 @@ impl Area {
         (area.pages.is_empty() || area.page_bytes > 0).then_some(area)
     }
 
-    /// Words not named here (file=, heap, dirty=, mapmax=, …) say nothing about nodes.
+    /// Words not named here (heap, dirty=, mapmax=, …) say nothing about nodes.
     fn take(&mut self, word: &str) -> Option<()> {
         if word == "huge" {
             self.huge = true;
+        } else if word.starts_with("file=") {
+            self.file = true;
         } else if let Some(kib) = word.strip_prefix("kernelpagesize_kB=") {
             self.page_bytes = kib.parse::<u64>().ok()?.checked_mul(1024)?;
         } else if let Some((node, pages)) = word.strip_prefix('N').and_then(|word| word.split_once('=')) {
@@ -179,7 +193,8 @@ mod tests {
         let policies: Vec<&str> = maps.0.keys().map(String::as_str).collect();
         assert_eq!(policies, ["bind=static:1", "default", "prefer (many):0-1", "weighted interleave:0-1"]);
         assert_eq!(maps.0["default"].areas, 3);
-        assert_eq!(maps.0["default"].ordinary, bytes(&[(0, 3 * 4096), (1, 2 * 4096)]));
+        assert_eq!(maps.0["default"].ordinary, bytes(&[(0, 4096), (1, 2 * 4096)]));
+        assert_eq!(maps.0["default"].files, bytes(&[(0, 2 * 4096)]));
         assert_eq!(maps.0["bind=static:1"].huge, bytes(&[(1, 3 * 2048 * 1024)]));
         assert_eq!(maps.0["bind=static:1"].ordinary, bytes(&[(1, 4096)]));
         assert_eq!(maps.by_node(), bytes(&[(0, 4 * 4096), (1, 3 * 4096 + 3 * 2048 * 1024)]));

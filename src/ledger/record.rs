@@ -1,8 +1,8 @@
 //! The allocation record: what a container annotation tells of a placement.
 
 use crate::model::{
-    Bytes, ContainerId, ContainerKey, ContainerName, CpuSet, DeviceId, MemoryBlock, MemoryKind, NodeSet,
-    Placement, PodUid, ResourceName,
+    Bytes, ContainerId, ContainerKey, ContainerName, CpuSet, DeviceId, MemoryBlock, MemoryKind, MemoryPolicy,
+    NodeSet, Placement, PodUid, ResourceName, WordError,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +47,9 @@ pub enum RecordError {
         /// The type.
         found: String,
     },
+    /// A memory policy there is not.
+    #[error("the allocation record: {0}")]
+    Policy(WordError),
 }
 
 /// One placement with the names it belongs to.
@@ -75,6 +78,15 @@ struct Raw {
     devices: BTreeMap<ResourceName, BTreeSet<DeviceId>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     memory: Vec<RawBlock>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory_policy: Option<RawPolicy>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPolicy {
+    mode: String,
+    nodes: NodeSet,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -107,7 +119,7 @@ impl Record {
     /// Compact JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let Placement { cpus, affinity, preferred, mems, devices, memory } = self.placement.clone();
+        let Placement { cpus, affinity, preferred, mems, devices, memory, policy } = self.placement.clone();
         let raw = |block: MemoryBlock| RawBlock {
             nodes: block.nodes,
             kind: block.kind.to_string(),
@@ -124,6 +136,8 @@ impl Record {
             preferred,
             devices,
             memory: memory.into_iter().map(raw).collect(),
+            memory_policy: policy
+                .map(|policy| RawPolicy { mode: policy.mode.to_string(), nodes: policy.nodes }),
         };
         // Strings, numbers and lists of them: there is nothing in it that JSON could not say.
         serde_json::to_string(&raw).unwrap_or_default()
@@ -147,13 +161,18 @@ impl Record {
         }
         let raw: Raw = serde_json::from_str(text).map_err(problem)?;
         let memory = raw.memory.into_iter().map(block).collect::<Result<_, _>>()?;
+        let policy = raw.memory_policy.map(policy).transpose()?;
         let Raw { cpus, affinity, preferred, mems, devices, .. } = raw;
         Ok(Self {
             key: ContainerKey::new(raw.pod, raw.container),
             id: raw.id,
-            placement: Placement { cpus, affinity, preferred, mems, devices, memory },
+            placement: Placement { cpus, affinity, preferred, mems, devices, memory, policy },
         })
     }
+}
+
+fn policy(raw: RawPolicy) -> Result<MemoryPolicy, RecordError> {
+    Ok(MemoryPolicy { mode: raw.mode.parse().map_err(RecordError::Policy)?, nodes: raw.nodes })
 }
 
 fn block(raw: RawBlock) -> Result<MemoryBlock, RecordError> {
@@ -184,6 +203,7 @@ mod tests {
                 block(MemoryKind::Memory, 1 << 30),
                 block(MemoryKind::Hugepages(HugepageSize::GIB1), 2 << 30),
             ],
+            policy: Some(MemoryPolicy { mode: crate::model::MemoryMode::Bind, nodes: nodes.clone() }),
         };
         Record::new(&ContainerKey::new("uid".into(), "main".into()), &"abc".into(), &placement)
     }
@@ -195,8 +215,10 @@ mod tests {
         assert_eq!(Record::parse(&text), Ok(record()));
         assert_eq!(
             text,
-            r#"{"version":1,"pod":"uid","container":"main","id":"abc","cpus":"8-23","mems":"1","affinity":"1","preferred":true,"devices":{"nvidia.com/gpu":["GPU-1"]},"memory":[{"nodes":"1","type":"memory","bytes":1073741824},{"nodes":"1","type":"hugepages-1Gi","bytes":2147483648}]}"#
+            r#"{"version":1,"pod":"uid","container":"main","id":"abc","cpus":"8-23","mems":"1","affinity":"1","preferred":true,"devices":{"nvidia.com/gpu":["GPU-1"]},"memory":[{"nodes":"1","type":"memory","bytes":1073741824},{"nodes":"1","type":"hugepages-1Gi","bytes":2147483648}],"memory_policy":{"mode":"bind","nodes":"1"}}"#
         );
+        let without = text.replace(r#","memory_policy":{"mode":"bind","nodes":"1"}"#, "");
+        assert_eq!(Record::parse(&without).unwrap().placement().policy, None);
     }
 
     #[test]
@@ -211,6 +233,7 @@ mod tests {
         assert!(
             error(&good.replace("hugepages-1Gi", "hugepages-3Gi")).contains(r#"promises "hugepages-3Gi""#)
         );
+        assert!(error(&good.replace("\"bind\"", "\"bound\"")).contains("\"bound\" is no memory policy"));
         assert!(error(&"x".repeat(LIMIT + 1)).contains("expected at most 65536"));
     }
 

@@ -1,8 +1,8 @@
 //! What a runtime tells of a pod and a container, in no runtime's words: NRI, an OCI bundle and a
 //! test all fill these.
 
-use super::{ContainerId, ContainerName, PodUid};
-use std::collections::BTreeMap;
+use super::{Bytes, ContainerId, ContainerName, HugepageSize, PodUid, PolicyCalls};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A pod sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct ContainerFacts {
     pub state: ContainerState,
     /// The container's own annotations.
     pub annotations: BTreeMap<String, String>,
+    /// Its command line; empty is not told.
+    pub args: Vec<String>,
     /// `NAME=value`, in order; the last of a name wins.
     pub env: Vec<String>,
     /// Its mounts.
@@ -52,8 +54,22 @@ pub struct ContainerFacts {
     pub oom_score_adj: Option<i64>,
     /// Its limits.
     pub resources: Resources,
+    /// Whether its processes may set a memory policy themselves: what a launcher in front of its command would do.
+    pub policy_calls: PolicyCalls,
+    /// What tells of its huge pages where its limits do not.
+    pub hugepages: HugepageHints,
     /// The init process, once there is one.
     pub pid: Option<u32>,
+}
+
+/// Traces of a container's huge pages outside its own limits, which runtimes hide by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HugepageHints {
+    /// The limits of the pod's own cgroup: the kubelet's sums over its containers. A size that is absent has no
+    /// limit, or none could be read.
+    pub of_pod: BTreeMap<HugepageSize, Bytes>,
+    /// The page sizes of the hugetlbfs mounts it gets.
+    pub mounted: BTreeSet<HugepageSize>,
 }
 
 /// Where in its life a container is.

@@ -12,12 +12,13 @@ mod policy;
 mod quantity;
 mod rejection;
 mod request;
+mod seccomp;
 mod set;
 mod topology;
 
 pub use allotment::{Allotment, AllotmentSource, PodAllotment};
 pub use amount::{AmountError, Bytes, HugepageSize};
-pub use facts::{ContainerFacts, ContainerState, DeviceNode, MountFacts, PodFacts, Resources};
+pub use facts::{ContainerFacts, ContainerState, DeviceNode, HugepageHints, MountFacts, PodFacts, Resources};
 pub use gpu_name::NamedGpu;
 pub use id::{
     ContainerId, ContainerKey, ContainerName, CpuId, DeviceId, NodeId, PackageId, PciAddress,
@@ -32,6 +33,7 @@ pub use policy::{
 pub use quantity::{Quantity, QuantityError};
 pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage, one_line};
 pub use request::{ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Qos};
+pub use seccomp::{PolicyCalls, SeccompRule};
 pub use set::{CpuSet, Id, IdSet, NodeSet};
 pub use topology::{
     Core, Gpu, HugepagePool, Llc, Mig, Nic, NodeKind, NumaNode, Package, PciDevice, PciDistance, Topology,

@@ -19,6 +19,18 @@ pub struct Placement {
     pub devices: BTreeMap<ResourceName, BTreeSet<DeviceId>>,
     /// Memory and hugepages promised.
     pub memory: Vec<MemoryBlock>,
+    /// The memory policy its processes start with; `None` is the kernel's default, within [`Self::mems`].
+    pub policy: Option<MemoryPolicy>,
+}
+
+impl Placement {
+    /// The sizes of huge pages that are promised.
+    pub fn page_sizes(&self) -> impl Iterator<Item = HugepageSize> + '_ {
+        self.memory.iter().filter_map(|block| match block.kind {
+            MemoryKind::Hugepages(size) => Some(size),
+            MemoryKind::Memory => None,
+        })
+    }
 }
 
 /// A promise of memory on nodes, as the kubelet's Memory Manager books it.
@@ -56,6 +68,17 @@ impl fmt::Display for MemoryKind {
 pub struct MemoryPolicy {
     /// How the nodes are used.
     pub mode: MemoryMode,
-    /// The nodes.
+    /// The nodes; none for [`MemoryMode::Local`]. They are meant as numbers of nodes whatever the cpuset
+    /// (`MPOL_F_STATIC_NODES`): without that flag the kernel renumbers them when the task enters its cpuset.
     pub nodes: NodeSet,
+}
+
+impl fmt::Display for MemoryPolicy {
+    /// `bind:1`, `local`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nodes.is_empty() {
+            true => self.mode.fmt(f),
+            false => write!(f, "{}:{}", self.mode, self.nodes),
+        }
+    }
 }

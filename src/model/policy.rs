@@ -107,11 +107,22 @@ words! {
     MemoryMode ("memory policy") {
         /// Only these nodes.
         Bind = "bind",
-        /// These nodes first.
+        /// This one node first, then others.
         Preferred = "preferred",
+        /// These nodes first, then others (kernel ≥ 5.15).
+        PreferredMany = "preferred-many",
         /// Round-robin over these nodes.
         Interleave = "interleave",
+        /// Round-robin over these nodes, as often as the kernel's weight of each says (kernel ≥ 6.9).
+        WeightedInterleave = "weighted-interleave",
+        /// The node of the CPU that touches a page first; names no nodes.
+        Local = "local",
     }
+}
+
+impl MemoryMode {
+    /// The word in an annotation or a configuration that leaves the kernel's default.
+    pub const NONE: &'static str = "none";
 }
 
 /// The CPU options in force.

@@ -1,7 +1,7 @@
 //! Outcomes to NRI messages: set is sent, unset stays as it is.
 
 use super::proto;
-use crate::decision::{CpusetUpdate, Edit, Mount};
+use crate::decision::{CpusetUpdate, Delivery, Edit, Mount};
 use crate::ledger::RECORD_ANNOTATION;
 use crate::model::{ContainerId, CpuSet, DeviceNode, MemoryMode, MemoryPolicy, NodeSet, Rejection};
 use protobuf::{EnumOrUnknown, MessageField};
@@ -28,6 +28,7 @@ pub(super) fn malformed(text: &str) -> ttrpc::Error {
 
 /// The changes to the container about to be made.
 pub(super) fn adjustment(edit: Edit) -> proto::ContainerAdjustment {
+    let native = edit.delivery == Some(Delivery::Native);
     let mut resources =
         resources(edit.cpus.as_ref(), edit.mems.as_ref(), edit.drop_quota).unwrap_or_default();
     // The rule that allowed a node stays when the node goes.
@@ -38,7 +39,8 @@ pub(super) fn adjustment(edit: Edit) -> proto::ContainerAdjustment {
     let linux = proto::LinuxContainerAdjustment {
         devices: gone.chain(edit.devices.iter().map(device)).collect(),
         resources: Some(resources).filter(|resources| resources != &Default::default()).into(),
-        memory_policy: edit.memory_policy.as_ref().map(memory_policy).into(),
+        // What a launcher sets is none of the runtime's business.
+        memory_policy: edit.memory_policy.as_ref().filter(|_| native).map(memory_policy).into(),
         ..Default::default()
     };
     let record = edit.record.map(|record| (RECORD_ANNOTATION.to_owned(), record));
@@ -50,8 +52,8 @@ pub(super) fn adjustment(edit: Edit) -> proto::ContainerAdjustment {
         annotations: record.into_iter().chain(edit.annotations).collect(),
         mounts: gone.chain(edit.mounts.into_iter().map(mount)).collect(),
         cdi_devices: edit.cdi_devices.into_iter().map(cdi).collect(),
-        args: edit.args.unwrap_or_default(),
         env: edit.env.into_iter().map(variable).collect(),
+        args: edit.args.unwrap_or_default(),
         linux: Some(linux).filter(|linux| linux != &Default::default()).into(),
         ..Default::default()
     }
@@ -130,11 +132,18 @@ fn memory_policy(policy: &MemoryPolicy) -> proto::LinuxMemoryPolicy {
     let mode = match policy.mode {
         MemoryMode::Bind => proto::MpolMode::MPOL_BIND,
         MemoryMode::Preferred => proto::MpolMode::MPOL_PREFERRED,
+        MemoryMode::PreferredMany => proto::MpolMode::MPOL_PREFERRED_MANY,
         MemoryMode::Interleave => proto::MpolMode::MPOL_INTERLEAVE,
+        MemoryMode::WeightedInterleave => proto::MpolMode::MPOL_WEIGHTED_INTERLEAVE,
+        MemoryMode::Local => proto::MpolMode::MPOL_LOCAL,
     };
+    // The nodes are meant as they are, also after the task has entered its cpuset; without nodes the kernel takes no
+    // such flag.
+    let fixed = (!policy.nodes.is_empty()).then(|| EnumOrUnknown::new(proto::MpolFlag::MPOL_F_STATIC_NODES));
     proto::LinuxMemoryPolicy {
         mode: EnumOrUnknown::new(mode),
         nodes: policy.nodes.to_string(),
+        flags: fixed.into_iter().collect(),
         ..Default::default()
     }
 }
@@ -162,6 +171,7 @@ mod tests {
             env: vec![("NVIDIA_VISIBLE_DEVICES".into(), "GPU-1".into())],
             record: Some("{}".into()),
             memory_policy: Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: "1".parse().unwrap() }),
+            delivery: Some(Delivery::Native),
             ..Edit::default()
         };
 
@@ -173,6 +183,7 @@ mod tests {
         assert!(cpu.period.is_none() && cpu.shares.is_none());
         assert_eq!(linux.memory_policy.mode, EnumOrUnknown::new(proto::MpolMode::MPOL_BIND));
         assert_eq!(linux.memory_policy.nodes, "1");
+        assert_eq!(linux.memory_policy.flags, [EnumOrUnknown::new(proto::MpolFlag::MPOL_F_STATIC_NODES)]);
         assert_eq!(sent.annotations["allocation.maitred.io"], "{}");
         assert_eq!(
             (sent.env[0].key.as_str(), sent.env[0].value.as_str()),
@@ -215,6 +226,40 @@ mod tests {
         assert_eq!(sent.cdi_devices[0].name, "nvidia.com/gpu=2");
         assert_eq!(sent.annotations["cdi.k8s.io/x"], "nvidia.com/gpu=2");
         assert_eq!(sent.args, ["/launcher", "app"]);
+    }
+
+    #[test]
+    fn a_launcher_is_mounted_and_put_in_front_and_the_runtime_sets_no_policy() {
+        let launcher = Mount {
+            source: "/run/maitred/launcher".into(),
+            destination: "/dev/.maitred-launcher".into(),
+            kind: "bind".into(),
+            options: vec!["bind".into(), "ro".into()],
+        };
+        let edit = Edit {
+            memory_policy: Some(MemoryPolicy { mode: MemoryMode::Local, nodes: NodeSet::new() }),
+            delivery: Some(Delivery::Launcher),
+            mounts: vec![launcher],
+            args: Some(vec!["/dev/.maitred-launcher".into(), "local".into(), "--".into(), "true".into()]),
+            ..Edit::default()
+        };
+
+        let sent = adjustment(edit);
+
+        assert!(sent.linux.is_none());
+        let mount = &sent.mounts[0];
+        assert_eq!((mount.type_.as_str(), mount.source.as_str()), ("bind", "/run/maitred/launcher"));
+        assert_eq!(
+            (mount.destination.as_str(), &*mount.options),
+            ("/dev/.maitred-launcher", &["bind".into(), "ro".into()][..] as &[String])
+        );
+        assert_eq!(sent.args, ["/dev/.maitred-launcher", "local", "--", "true"]);
+    }
+
+    #[test]
+    fn without_nodes_there_is_no_flag() {
+        let local = memory_policy(&MemoryPolicy { mode: MemoryMode::Local, nodes: NodeSet::new() });
+        assert_eq!((local.mode.value(), local.nodes.as_str(), local.flags.len()), (4, "", 0));
     }
 
     #[test]

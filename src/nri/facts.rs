@@ -2,8 +2,8 @@
 
 use super::proto;
 use crate::model::{
-    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, MountFacts, PodFacts, PodUid,
-    Resources,
+    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts,
+    PodFacts, PodUid, PolicyCalls, Resources, SeccompRule,
 };
 use protobuf::MessageField;
 
@@ -29,12 +29,15 @@ pub(super) fn container(container: proto::Container) -> ContainerFacts {
         name: ContainerName::new(container.name),
         state: state(container.state.enum_value_or_default()),
         annotations: container.annotations.into_iter().collect(),
+        args: container.args,
         env: container.env,
         mounts: container.mounts.into_iter().map(mount).collect(),
         devices: linux.devices.into_iter().map(device).collect(),
         cdi_devices: container.cdi_devices.into_iter().map(|device| device.name).collect(),
         cgroups_path: linux.cgroups_path,
         oom_score_adj: linux.oom_score_adj.as_ref().map(|score| score.value),
+        policy_calls: policy_calls(linux.seccomp_policy.as_ref(), linux.seccomp_profile.as_ref()),
+        hugepages: HugepageHints::default(),
         resources: linux.resources.into_option().map(resources).unwrap_or_default(),
         pid: Some(container.pid).filter(|pid| *pid != 0),
     }
@@ -52,6 +55,28 @@ pub(super) fn resources(resources: proto::LinuxResources) -> Resources {
         mems: cpu.mems,
         memory_limit: memory.limit.as_ref().map(|limit| limit.value),
         hugepage_limits: resources.hugepage_limits.into_iter().map(|l| (l.page_size, l.limit)).collect(),
+    }
+}
+
+/// The filter itself where the runtime shows it; containerd names only the kind of profile. The engine's default
+/// one depends on CAP_SYS_NICE, which NRI does not show.
+fn policy_calls(
+    filter: Option<&proto::LinuxSeccomp>,
+    profile: Option<&proto::SecurityProfile>,
+) -> PolicyCalls {
+    use proto::security_profile::ProfileType;
+    if let Some(filter) = filter {
+        let rules = filter.syscalls.iter().map(|rule| SeccompRule {
+            action: &rule.action,
+            conditional: !rule.args.is_empty(),
+            names: rule.names.iter().map(String::as_str).collect(),
+        });
+        return PolicyCalls::by_filter(&filter.default_action, rules);
+    }
+    match profile.map(|profile| profile.profile_type.enum_value()) {
+        Some(Ok(ProfileType::RUNTIME_DEFAULT)) => PolicyCalls::NeedSysNice,
+        Some(Ok(ProfileType::UNCONFINED)) => PolicyCalls::Allowed,
+        _ => PolicyCalls::Unknown,
     }
 }
 

@@ -6,9 +6,15 @@ use super::chores::Chores;
 use super::decider::{Fallback, Handler, Poster, Rest};
 use super::devices::{Devices, Refresher};
 use super::hints::{Hints, Remembered};
+use super::pages;
+use super::proofs::{Due, Proofs};
 use super::verdicts::VerdictLog;
-use crate::decision::{self, CpusetUpdate, Event, Mode, Observed, Outcome, Pages, Reply, Settings, State};
-use crate::model::{ContainerFacts, ContainerId, ContainerState, PodAllotment, PodUid};
+use crate::decision::{
+    self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State,
+};
+use crate::model::{
+    ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement, PodAllotment, PodUid,
+};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +43,19 @@ pub trait Cgroups: Send + Sync {
     /// The free ones could not be read.
     fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError>;
 
+    /// What tells of a container's huge pages where its limits do not.
+    ///
+    /// # Errors
+    /// There are traces, and they cannot be read.
+    fn hugepage_hints(&self, cgroup_parent: &str, mounts: &[MountFacts]) -> Result<HugepageHints, BoxError>;
+
+    /// What a container has, with its huge pages of the sizes that its placement promises; `None` where its cgroup is
+    /// not there (any more).
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    fn effective(&self, cgroups_path: &str, placement: &Placement) -> Result<Option<Seen>, BoxError>;
+
     /// Takes the CFS quota off a pod's own cgroup; `false` where there was none.
     ///
     /// # Errors
@@ -48,7 +67,7 @@ pub trait Cgroups: Send + Sync {
 pub struct Setup {
     /// An empty ledger over the machine; Synchronize fills it.
     pub state: State,
-    /// What the owner decided. The runtime's features are filled in here.
+    /// What the owner decided. The runtime's features are filled in here, but for what the kernel knows.
     pub settings: Settings,
 }
 
@@ -81,6 +100,9 @@ pub struct Seating {
     spare: Arc<Spare>,
     log: VerdictLog,
     chores: Option<Chores>,
+    proofs: Option<Proofs>,
+    /// Containers that have just started and have a placement to be held against.
+    started: Vec<Due>,
     /// The runtime carries out what it was told: the cgroups are worth a look.
     sweep: bool,
 }
@@ -116,6 +138,8 @@ impl Seating {
             spare: Arc::new(spare),
             log: VerdictLog::default(),
             chores: None,
+            proofs: None,
+            started: Vec::new(),
             sweep: false,
         }
     }
@@ -141,6 +165,10 @@ pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Op
 
 impl Handler for Seating {
     fn attach(&mut self, poster: Poster) {
+        match Proofs::start(Arc::clone(&self.cgroups)) {
+            Ok(proofs) => self.proofs = Some(proofs),
+            Err(error) => tracing::error!(%error, "containers will not be held against their placement"),
+        }
         self.devices.attach(poster.clone());
         match Chores::start(Arc::clone(&self.cgroups), Arc::clone(&self.hints), poster) {
             Ok(chores) => self.chores = Some(chores),
@@ -158,7 +186,12 @@ impl Handler for Seating {
                 Setup { state: current.state.clone(), settings: current.enforced.clone() }
             }
         };
-        setup.settings.features = host.features();
+        // What the kernel knows of memory policies is not the runtime's to say.
+        let Features { preferred_many, weighted_interleave, .. } = setup.settings.features;
+        setup.settings.features = Features { preferred_many, weighted_interleave, ..host.features() };
+        if let Some(error) = decision::undeliverable(&setup.settings) {
+            tracing::error!("{error}: containers that are to have a memory policy are refused");
+        }
         let off = Settings { mode: Mode::Off, ..setup.settings.clone() };
         *lock(&self.spare.settings) = Some(setup.settings.clone());
         self.current = Some(Current { state: setup.state, enforced: setup.settings, off });
@@ -177,21 +210,27 @@ impl Handler for Seating {
             self.spare.remember(&news);
             decision::step(&mut current.state, news, &current.enforced);
         }
-        if wants_hugepages(&event) {
-            let pages = free_hugepages(&*self.cgroups, &current.state);
+        if let Some(pages) = pages::read(&*self.cgroups, &mut event, &current.state) {
             decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
         }
         let settings = if (self.off)() { &current.off } else { &current.enforced };
         // Of an update too: one that is answered too late is carried out as it came.
         let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
         self.sweep |= changes && settings.mode == Mode::Enforce;
-        decision::step(&mut current.state, event, settings)
+        let started = Due::of(&event).filter(|_| settings.mode == Mode::Enforce);
+        let outcome = decision::step(&mut current.state, event, settings);
+        self.started.extend(started.and_then(|due| due.placed(&current.state)));
+        outcome
     }
 
     fn settle(&mut self, rest: Rest) {
         let now = Instant::now();
         for verdict in &rest.verdicts {
             self.log.log(verdict, rest.took, now);
+        }
+        let started = std::mem::take(&mut self.started);
+        if let Some(proofs) = &self.proofs {
+            started.into_iter().for_each(|due| proofs.later(due));
         }
         self.devices.look();
         let Some(chores) = &self.chores else { return };
@@ -218,22 +257,6 @@ impl Handler for Seating {
     fn fallback(&self) -> Arc<dyn Fallback> {
         Arc::clone(&self.spare) as _
     }
-}
-
-/// Whether an event is about a container that is to get huge pages.
-fn wants_hugepages(event: &Event) -> bool {
-    let Event::Create(_, container) = event else { return false };
-    container.resources.hugepage_limits.iter().any(|(_, bytes)| *bytes > 0)
-}
-
-/// The huge pages that are really free; nothing is known of them where they cannot be read, and the books alone
-/// decide.
-fn free_hugepages(cgroups: &dyn Cgroups, state: &State) -> Pages {
-    let holders: Vec<_> = state.hugepage_holders().map(|(id, path)| (id.clone(), path.to_owned())).collect();
-    cgroups.hugepages(&holders).unwrap_or_else(|error| {
-        tracing::warn!(%error, "free huge pages cannot be read: deciding by what was promised alone");
-        Pages::default()
-    })
 }
 
 /// Answers when the state cannot be reached: from the settings alone.

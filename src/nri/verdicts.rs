@@ -73,6 +73,7 @@ fn say(verdict: &Verdict, took: Option<Duration>, repeated: u64) {
                 reason = verdict.reason,
                 request = verdict.request,
                 placement = verdict.placement.as_ref().map(describe),
+                memory_policy = verdict.memory_policy,
                 duration_us = took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
                 simulated = verdict.simulated.then_some(true),
                 repeated = (repeated > 0).then_some(repeated),
@@ -103,7 +104,7 @@ fn describe(placement: &Placement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Mutex};
+    use crate::log::testing::logged;
 
     fn verdict(decision: Decision, reason: &str) -> Verdict {
         Verdict {
@@ -118,28 +119,8 @@ mod tests {
             reason: reason.into(),
             request: "4 CPUs".into(),
             placement: None,
+            memory_policy: None,
         }
-    }
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn logged(work: impl FnOnce()) -> Vec<serde_json::Value> {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, work);
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]

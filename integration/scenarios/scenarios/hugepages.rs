@@ -7,12 +7,14 @@ use crate::observe;
 use crate::pod::Pod;
 use crate::wait;
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
 pub const ALL: &[Scenario] = &[
     usual("hugepages are promised and bound on the node", Lanes::Guest, promised_and_bound),
     usual("hugepages that are really gone are not promised", Lanes::Guest, gone),
+    usual("hugepages that the runtime hides are promised and proven", Lanes::Guest, hidden),
 ];
 
 fn promised_and_bound(node: &mut Node) -> Result<()> {
@@ -90,4 +92,39 @@ fn gone(node: &mut Node) -> Result<()> {
     shrunk.restored()?;
     let seen = node.run(asking("there-again")).and_then(|seated| node.look(&seated))?;
     expect::same("node with the most hugepages", &most_node, &expect::seated(&node.machine, &seen, 1)?)
+}
+
+/// Waits until a process has touched `pages` huge pages; how many lie on each node.
+fn touched(node: &Node, pid: u32, pages: u64) -> Result<BTreeMap<u32, u64>> {
+    wait::until_seen(node.patience(), "the hugepages are touched", || {
+        let held = observe::pages_by_node(pid, " huge ")?;
+        Ok((held.values().sum::<u64>() < pages).then(|| format!("{held:?}, wanted {pages}")))
+    })?;
+    observe::pages_by_node(pid, " huge ")
+}
+
+fn hidden(node: &mut Node) -> Result<()> {
+    let most = node.machine.nodes.iter().map(|numa| numa.hugepages).max().context("no node")?;
+    let asking = |name: &str, pages: u64| {
+        let pod = Pod::guaranteed(name, 1, 64).hidden_hugepages_2m(pages);
+        pod.args(&["hold-huge", "2048", &pages.to_string()])
+    };
+    let few = node.run(asking("few", 2))?;
+    let seen = node.look(&few)?;
+    let home = expect::seated(&node.machine, &seen, 1)?;
+    expect::same("pages by node", &BTreeMap::from([(home, 2)]), &touched(node, seen.pid, 2)?)?;
+    let elsewhere = node.machine.nodes.iter().filter(|numa| numa.id != home).map(|numa| numa.hugepages).max();
+    let here = node.machine.nodes.iter().find(|numa| numa.id == home).map_or(0, |numa| numa.hugepages);
+    expected!(elsewhere > Some(here), "no other node has more: {:?}", node.machine.nodes);
+    node.maitred_command(&["verify"])?;
+
+    // More than any node has: from several, where nobody keeps it from that.
+    expect::refused(node.run(asking("too-many", most + 1)), &["TopologyAffinityError", "hugepage"])?;
+    node.maitred_command(&["off"])?;
+    let spread = node.run(asking("too-many-off", most + 1)).and_then(|seated| node.look(&seated));
+    let held = spread.and_then(|seen| touched(node, seen.pid, most + 1));
+    node.maitred_command(&["on"])?;
+    let held = held?;
+    expected!(held.len() > 1, "without maitred they come from one node: {held:?}");
+    Ok(())
 }

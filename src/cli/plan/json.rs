@@ -2,7 +2,10 @@
 
 use super::pods::Pod;
 use super::seat::{Fill, Room, Seat, Seated};
-use crate::model::{Candidate, CpuSet, HugepageSize, MemoryKind, MemoryMode, NodeSet, Rejection, Shortage};
+use crate::decision::{self, Features};
+use crate::model::{
+    Candidate, CpuSet, HugepageSize, MemoryKind, MemoryMode, MemoryPolicy, NodeSet, Rejection, Shortage,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -117,7 +120,12 @@ fn candidates(rejection: &Rejection) -> Vec<CandidateJson> {
 fn container(room: &Room<'_>, seat: &Seat) -> ContainerJson {
     let placement = &seat.placement;
     let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
-    let policy = |(mode, nodes): (MemoryMode, NodeSet)| PolicyJson { mode: mode.to_string(), nodes };
+    // A node's kernel and runtime are taken to know every mode.
+    let newest = Features { preferred_many: true, weighted_interleave: true, ..Features::default() };
+    let policy = |(mode, mems): (MemoryMode, NodeSet)| {
+        let MemoryPolicy { mode, nodes } = decision::memory_policy(mode, &mems, &newest);
+        PolicyJson { mode: mode.to_string(), nodes }
+    };
     ContainerJson {
         name: seat.name.to_string(),
         exclusive: !placement.cpus.is_empty(),

@@ -7,6 +7,7 @@ mod anything;
 mod found;
 mod kubelet;
 mod life;
+mod memory;
 mod seating;
 mod sparing;
 mod swapping;

@@ -3,8 +3,15 @@
 use super::*;
 use crate::model::MountFacts;
 
-const ALL: Features =
-    Features { memory_policy: true, inherits_policy: false, args: true, add_cdi: true, remove_devices: true };
+const ALL: Features = Features {
+    memory_policy: true,
+    preferred_many: true,
+    weighted_interleave: true,
+    inherits_policy: false,
+    args: true,
+    add_cdi: true,
+    remove_devices: true,
+};
 
 fn swapping(gpu_placement: GpuPlacement) -> Node {
     let mut topology = machine();

@@ -47,6 +47,17 @@ impl Cgroups for Fake {
         Ok(Pages { free: [(place, Bytes(8 << 20))].into(), in_use: used.collect() })
     }
 
+    fn hugepage_hints(&self, cgroup_parent: &str, mounts: &[MountFacts]) -> Result<HugepageHints, BoxError> {
+        let sum = (HugepageSize::MIB2, Bytes(if cgroup_parent.ends_with("huge") { 4 << 20 } else { 0 }));
+        let mounted = mounts.iter().filter(|mount| mount.source == "/huge").map(|_| HugepageSize::MIB2);
+        Ok(HugepageHints { of_pod: [sum].into(), mounted: mounted.collect() })
+    }
+
+    fn effective(&self, cgroups_path: &str, _: &Placement) -> Result<Option<Seen>, BoxError> {
+        let found = lock(&self.found).get(cgroups_path).cloned();
+        Ok(found.map(|Observed { cpus, mems }| Seen { cpus, mems, ..Seen::default() }))
+    }
+
     fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
         lock(&self.unthrottled).push(cgroup_parent.to_owned());
         Ok(true)
@@ -187,6 +198,38 @@ fn a_memory_policy_follows_the_hosts_version() {
 
         assert_eq!(edit.memory_policy.is_some(), takes_one, "{nri}");
     }
+}
+
+#[test]
+fn hidden_huge_pages_are_looked_for_before_the_decision() {
+    let mut seating = rig().seating;
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![], vec![]));
+    let huge = PodFacts { cgroup_parent: "/kubepods/podhuge".into(), ..pod("a") };
+    let mut facts = whole("a", 2);
+    facts.mounts.push(MountFacts { source: "/huge".into(), destination: "/dev/hugepages".into() });
+
+    let record = edit(seating.handle(Event::Create(huge, facts.clone()))).record.unwrap();
+    assert!(record.contains(r#"{"nodes":"0","type":"hugepages-2Mi","bytes":4194304}"#), "{record}");
+    let none = edit(seating.handle(Event::Create(pod("b"), ContainerFacts { id: "id-b".into(), ..facts })));
+    assert!(!none.record.unwrap().contains("hugepages"));
+}
+
+#[test]
+fn what_has_started_is_held_against_its_placement_unless_nothing_is_done() {
+    let Rig { off, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![], vec![]));
+    edit(seating.handle(Event::Create(pod("a"), whole("a", 2))));
+    seating.handle(Event::Started(pod("a"), whole("a", 2)));
+    assert_eq!(seating.started.len(), 1);
+    seating.settle(Rest::default());
+    assert_eq!(seating.started.len(), 0);
+    // A shared container has no placement, and while maitred is off nothing is expected of anybody.
+    seating.handle(Event::Started(pod("s"), container("s")));
+    off.store(true, Ordering::Relaxed);
+    seating.handle(Event::Started(pod("a"), whole("a", 2)));
+    assert_eq!(seating.started.len(), 0);
 }
 
 #[test]

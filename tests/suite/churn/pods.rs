@@ -66,6 +66,7 @@ pub fn container(number: u32, pod: &PodFacts, name: u8, ask: u8) -> ContainerFac
         name: ContainerName::new(format!("c{name}")),
         state: ContainerState::Running,
         annotations: BTreeMap::new(),
+        args: Vec::new(),
         env,
         mounts: Vec::new(),
         devices: Vec::new(),
@@ -73,6 +74,8 @@ pub fn container(number: u32, pod: &PodFacts, name: u8, ask: u8) -> ContainerFac
         cgroups_path: format!("{}/c{number}", pod.cgroup_parent),
         oom_score_adj: Some(if pod.cgroup_parent.starts_with("/kubepods/pod") { -997 } else { 900 }),
         resources,
+        policy_calls: PolicyCalls::Unknown,
+        hugepages: HugepageHints::default(),
         pid: None,
     }
 }

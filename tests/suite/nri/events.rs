@@ -4,7 +4,7 @@ use super::{RELAXED, plugged_in, runtime_side};
 use crate::fake_runtime::{
     Scripted, container, container_request, guaranteed_pod, patience, pod_request, refused, rejection,
 };
-use maitred::decision::{CpusetUpdate, Edit, Event, Outcome, Reply};
+use maitred::decision::{CpusetUpdate, Delivery, Edit, Event, Outcome, Reply};
 use maitred::model::{MemoryMode, MemoryPolicy};
 use maitred::nri::proto::{
     self, CreateContainerRequest, LinuxCPU, LinuxResources, StateChangeEvent, StopContainerRequest,
@@ -20,6 +20,7 @@ fn placed() -> Reply {
         env: vec![("NVIDIA_VISIBLE_DEVICES".into(), "GPU-a".into())],
         record: Some(r#"{"v":1}"#.into()),
         memory_policy: Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: "1".parse().unwrap() }),
+        delivery: Some(Delivery::Native),
         ..Edit::default()
     }))
 }

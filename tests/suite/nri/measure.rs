@@ -4,11 +4,13 @@
 use super::{RELAXED, runtime_side};
 use crate::fake_runtime::{Daemon, FakeRuntime, Place, container, guaranteed_pod, patience, pod_request};
 use maitred::config::Config;
-use maitred::decision::{CpusetUpdate, Observed, Pages, State};
+use maitred::decision::{CpusetUpdate, Observed, Pages, Seen, State};
 use maitred::discover::snapshot;
 use maitred::engine::Reserve;
 use maitred::ledger::Record;
-use maitred::model::{ContainerId, ContainerKey, PodAllotment, PodFacts, PodUid, Topology};
+use maitred::model::{
+    ContainerId, ContainerKey, HugepageHints, MountFacts, Placement, PodAllotment, PodFacts, PodUid, Topology,
+};
 use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
 use maitred::nri::{Allotments, Around, BoxError, Cgroups, Devices, Hints, Seating, Setup};
 use protobuf::MessageField;
@@ -31,6 +33,12 @@ impl Cgroups for NoCgroups {
     }
     fn hugepages(&self, _: &[(ContainerId, String)]) -> Result<Pages, BoxError> {
         Ok(Pages::default())
+    }
+    fn hugepage_hints(&self, _: &str, _: &[MountFacts]) -> Result<HugepageHints, BoxError> {
+        Ok(HugepageHints::default())
+    }
+    fn effective(&self, _: &str, _: &Placement) -> Result<Option<Seen>, BoxError> {
+        Ok(None)
     }
     fn drop_pod_quota(&self, _: &str) -> Result<bool, BoxError> {
         Ok(false)
