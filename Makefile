@@ -25,9 +25,10 @@ native: setup        ## the native lane alone; OPTIONS="--only WORD"
 guest: setup         ## the guest lane alone; OPTIONS="--only WORD"
 	@integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
 
-bench: setup         ## container creation with no plugin, an idle one and maitred, natively, in pairs
+bench: setup         ## container creation without and with maitred, pods without and with podresources, in pairs
 	@integration/payload.sh release
 	@integration/lane-native.sh $(CACHE)/payload-release --bench-create 50
+	@integration/lane-native.sh $(CACHE)/payload-release --bench-podresources 50
 
 clean:               ## take away everything that was built
 	cargo clean

@@ -72,11 +72,14 @@ fn kept(node: &mut Node) -> Result<()> {
     let machine = node.machine.clone();
     // The last, not the first: CPUs chosen without it would lie on another node.
     let gpu = machine.gpus.last().context("a GPU")?;
+    let foreign = machine.gpus.first().context("a GPU")?;
     for delivery in Delivery::ALL {
         let mut pod = asking(node, "kept", machine.widest().min(2), delivery, &[gpu]);
         if delivery == Delivery::Env {
             // A device plugin may pass the node along with the variable.
             pod = pod.device(gpu.host_node(), gpu.node_path());
+            // A node that comes by a mount brings no right to it along.
+            pod.containers[0].mounts.push((foreign.host_node(), foreign.node_path()));
         }
         let seated = node.run(pod)?;
         let seen = node.look(&seated)?;
@@ -86,6 +89,7 @@ fn kept(node: &mut Node) -> Result<()> {
         if delivery == Delivery::Env {
             let opened = node.opened(&seated)?;
             expect::same("its device node", &Some(&Opened::Allowed), &opened.get(&gpu.node_path()))?;
+            expect::same("another's", &Some(&Opened::Denied), &opened.get(&foreign.node_path()))?;
         }
         node.remove(&seated)?;
         if let Some(cramped) = cramped(&machine) {
