@@ -204,6 +204,8 @@ impl Node {
             return self.runtime.make(asked, None, true);
         }
         let event = Event::Create(pod.clone(), asked.clone());
+        let key = ContainerKey::new(pod.uid.clone(), asked.name.clone());
+        let is_new = self.state.ledger().get(&key).is_none();
         let outcome = self.step(event.clone());
         if matches!(fate, Fate::ReplyLost) {
             self.tell(Event::Abandon(asked.id.clone()));
@@ -212,7 +214,10 @@ impl Node {
         }
         if self.enforces() && !exempt(&pod) {
             self.check_answer(&pod, &asked, &outcome);
-            self.check_chosen(&pod, &asked, &outcome);
+            // What it held already it gets again, whoever was let in to it unasked.
+            if is_new {
+                self.check_chosen(&pod, &asked, &outcome);
+            }
         }
         self.carry_out(&outcome);
         self.answered(&pod, asked, &outcome, fate);
