@@ -131,7 +131,9 @@ fn adopt(
 
 /// The pod's nodes are those its first container sits on.
 fn remember_seat(state: &mut State, pod: &PodFacts, scope: Scope, placement: &Placement) {
-    if scope == Scope::Pod && state.ledger.seat(&pod.uid).is_none() {
+    // Where nothing was aligned nothing is said about where the rest of the pod belongs.
+    let aligned = placement.affinity.is_some();
+    if scope == Scope::Pod && aligned && state.ledger.seat(&pod.uid).is_none() {
         let seat = Seat { affinity: placement.affinity.clone(), preferred: placement.preferred };
         state.ledger.set_seat(pod.uid.clone(), seat);
     }

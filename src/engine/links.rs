@@ -105,7 +105,7 @@ impl Links {
     }
 
     /// How far a NIC is from all of the GPUs together.
-    pub(super) fn from_nic(&self, nic: &DeviceId, gpus: &[&DeviceId]) -> u64 {
+    pub(super) fn nic_distance(&self, nic: &DeviceId, gpus: &[&DeviceId]) -> u64 {
         let far = |gpu: &&DeviceId| {
             let known = self.at.get(*gpu).zip(self.nics.get(nic));
             known.map_or(FARTHEST, |(at, row)| row[*at])

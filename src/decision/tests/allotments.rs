@@ -59,6 +59,26 @@ fn replicas_stand_beside_each_other_and_not_beside_the_whole() {
 }
 
 #[test]
+fn all_replicas_of_one_gpu_are_one_gpus_worth_of_nodes() {
+    let mut topology = machine();
+    topology.gpus.retain(|gpu| gpu.index != 3);
+    let mut node = Node::over(topology, settings());
+    let (pod_a, a) = given(&mut node, "a", 1, &["GPU-c::0", "GPU-c::1"]);
+    assert_eq!(edit(&node.create(&pod_a, &a)).mems.as_ref().unwrap().to_string(), "2");
+}
+
+#[test]
+fn what_only_holds_devices_says_nothing_of_its_pods_nodes() {
+    let mut node = Node::new();
+    node.settings.policy.scope = Scope::Pod;
+    let (pod_a, a) = given(&mut node, "a", 2, &["GPU-a", "GPU-c"]);
+    let running = ContainerFacts { sandbox: pod_a.id.clone(), state: ContainerState::Running, ..a };
+    node.step(synchronize(&[&pod_a], &[&running]));
+    assert_eq!(held_gpus(&node, "a"), ["GPU-a", "GPU-c"]);
+    assert_eq!(node.state.ledger().seat(&pod_a.uid), None);
+}
+
+#[test]
 fn mig_siblings_share_their_gpus_place() {
     let mut topology = machine();
     let mig = |index: u32| Mig { index, uuid: format!("MIG-{index}"), instance: None };
