@@ -344,3 +344,16 @@ fn what_was_given_while_off_is_held_as_well() {
     node.settings.mode = Mode::Enforce;
     assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-b");
 }
+
+#[test]
+fn what_was_given_and_is_anothers_is_used_all_the_same() {
+    let mut node = Node::with(Settings { annotation_pool: AnnotationPool::All, ..settings() });
+    let (pod_a, a) = given(&mut node, "a", 1, &["GPU-a"]);
+    node.create(&pod_a, &a);
+    let (pod_b, b) = given(&mut node, "b", 1, &["GPU-a::0"]);
+    node.settings.mode = Mode::Off;
+    node.create(&pod_b, &b);
+    node.settings.mode = Mode::Enforce;
+    node.step(Event::StopPod(pod_a));
+    assert_eq!(edit(&node.create(&asking("c", "1"), &whole("c", 1))).env[0].1, "GPU-b");
+}
