@@ -57,11 +57,6 @@ impl<'a> Known<'a> {
         Some(all?.into_iter().flatten().collect())
     }
 
-    /// Whether the books tell every GPU it has.
-    pub(super) fn is_certain(self, topology: &Topology) -> bool {
-        self.exact(topology).is_some() && self.granted(topology).is_some()
-    }
-
     /// The part it plays, as far as that follows.
     pub(super) fn kind(self) -> ContainerKind {
         match self {

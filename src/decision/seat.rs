@@ -229,16 +229,13 @@ impl State {
         }
     }
 
-    /// What a container can use because it names it; of what the kubelet gave it the books tell.
+    /// What a container can use because it names it, beside what the kubelet gave it.
     pub(super) fn claims_of(&self, key: &ContainerKey, container: &ContainerFacts) -> BTreeSet<DeviceId> {
-        match self.known(&key.pod, &key.container).is_certain(&self.topology) {
-            true => BTreeSet::new(),
-            false => devices::claims(container, &self.topology)
-                .unwrap_or_default()
-                .gpus()
-                .cloned()
-                .unwrap_or_default(),
-        }
+        let given = self.exact_devices(key).remove(&GPU.into()).unwrap_or_default();
+        let shown = devices::claims(container, &self.topology).unwrap_or_default();
+        let mut named = shown.gpus().cloned().unwrap_or_default();
+        named.retain(|name| !given.iter().any(|id| self.machine.overlap(id, name)));
+        named
     }
 
     /// What the kubelet gives a pod is no longer any other pod's whose containers have all stopped.

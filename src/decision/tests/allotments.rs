@@ -357,3 +357,14 @@ fn what_was_given_and_is_anothers_is_used_all_the_same() {
     node.step(Event::StopPod(pod_a));
     assert_eq!(edit(&node.create(&asking("c", "1"), &whole("c", 1))).env[0].1, "GPU-b");
 }
+
+#[test]
+fn what_is_named_by_hand_is_used_by_whoever_was_let_in_with_it() {
+    let mut node = Node::with(Settings { annotation_pool: AnnotationPool::All, ..settings() });
+    let (pod_s, s) = small("s");
+    node.step(allotted(&pod_s, &[("s", "cpu", &[])]));
+    node.settings.mode = Mode::Off;
+    node.create(&pod_s, &on_gpu(s, "GPU-a"));
+    node.settings.mode = Mode::Enforce;
+    assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-b");
+}
