@@ -13,8 +13,9 @@ use crate::engine::GPU;
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{
     ContainerFacts, ContainerKind, ContainerRequest, CpuSet, DeviceId, DeviceRequest, Placement, PodFacts,
-    Rejection,
+    Rejection, ResourceName,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A container that runs, with all that is known of it.
 pub(super) struct Running<'a> {
@@ -23,6 +24,8 @@ pub(super) struct Running<'a> {
     pub(super) understood: Result<Understood, Box<Rejection>>,
     /// The devices it shows.
     pub(super) shown: Claims,
+    /// The devices the kubelet's books say it has.
+    pub(super) given: BTreeMap<ResourceName, BTreeSet<DeviceId>>,
     /// Why it never counts as one of ours.
     pub(super) exempt: Option<String>,
     /// The CPUs it really has; what the runtime's configuration says where its cgroup could not be read.
@@ -45,6 +48,7 @@ impl<'a> Running<'a> {
                 understand::understand(&pod, facts, Moment::Running, known, &state.topology, settings)
             },
             shown: devices::claims(facts, &state.topology).unwrap_or_default(),
+            given: state.exact_devices(&key(&pod, facts)),
             exempt: understand::exemption(&pod, Some(facts), settings),
             cpus: observed.and_then(|seen| seen.cpus.clone()).or_else(|| configured(facts)),
             pod,
@@ -116,13 +120,15 @@ impl<'a> Running<'a> {
         Placement { cpus: CpuSet::new(), ..held }
     }
 
-    /// Whether the GPUs of a placement are among those it shows. Of a replica the GPU is shown.
+    /// Whether the GPUs of a placement are among those it shows, or those it was given: not every runtime shows every
+    /// way by which they come. Of a replica the GPU is shown.
     pub(super) fn delivered(&self, placement: &Placement) -> bool {
         let shown = self.shown.gpus();
         let shows = |id: &DeviceId| {
             let gpu = id.as_str().split_once("::").map_or(id.as_str(), |(gpu, _)| gpu);
             let gpu = DeviceId::new(gpu);
-            shown.is_some_and(|shown| shown.contains(id) || shown.contains(&gpu))
+            let given = self.given.values().any(|ids| ids.contains(id));
+            given || shown.is_some_and(|shown| shown.contains(id) || shown.contains(&gpu))
         };
         let gpus =
             placement.devices.iter().filter(|(resource, _)| matches!(resource.as_str(), GPU | POOLED_GPU));
@@ -135,12 +141,12 @@ impl<'a> Running<'a> {
     }
 
     /// The devices it holds: by its record, else by the kubelet's books.
-    pub(super) fn holds(&self, state: &State) -> Placement {
+    pub(super) fn holds(&self) -> Placement {
         let mut held = self.without_cpus();
-        for (resource, ids) in state.exact_devices(&key(&self.pod, self.facts)) {
+        for (resource, ids) in &self.given {
             let gpus = resource.as_str() == GPU && held.devices.keys().any(|own| own.as_str() == POOLED_GPU);
             if !gpus {
-                held.devices.entry(resource).or_insert(ids);
+                held.devices.entry(resource.clone()).or_insert_with(|| ids.clone());
             }
         }
         held

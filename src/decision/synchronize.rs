@@ -166,7 +166,7 @@ fn by_cpuset(state: &mut State, one: &Running<'_>, settings: &Settings, outcome:
         affinity: Some(nodes),
         cpus: cpus.clone(),
         mems,
-        ..one.holds(state)
+        ..one.holds()
     };
     let line = one.line(Decision::Adopted, format!("by its cpuset: {}", sentence(&placement)));
     adopt(state, one, placement, settings, outcome, line)
@@ -224,7 +224,7 @@ fn repair(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &m
     });
     match placed {
         Ok(mut placement) => {
-            placement.devices.extend(one.holds(state).devices);
+            placement.devices.extend(one.holds().devices);
             let line = one.line(Decision::Repaired, format!("ran unpinned: {}", sentence(&placement)));
             let taken = adopt(state, one, placement, settings, outcome, line);
             forget_told(state, one, taken);
@@ -247,7 +247,7 @@ fn keep_the_rest(
     outcome: &mut Outcome,
     line: Verdict,
 ) {
-    let held = one.holds(state);
+    let held = one.holds();
     let holds = !held.devices.is_empty() || !held.memory.is_empty();
     if holds && adopt(state, one, held.clone(), settings, outcome, line.clone()) {
         return;

@@ -368,3 +368,20 @@ fn what_is_named_by_hand_is_used_by_whoever_was_let_in_with_it() {
     node.settings.mode = Mode::Enforce;
     assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-b");
 }
+
+#[test]
+fn a_record_counts_though_the_runtime_does_not_show_what_was_given() {
+    let mut node = Node::new();
+    let (pod_a, _) = given(&mut node, "a", 2, &["GPU-a::0"]);
+    // It comes by CDI, of which this runtime shows nothing.
+    let hidden = whole("a", 2);
+    let running = made(hidden.clone(), &pod_a, &node.create(&pod_a, &hidden));
+    // Let in while no decision came in time, with what the plugin offers side by side.
+    let (pod_b, b) = given(&mut node, "b", 2, &["GPU-a"]);
+    let beside = ContainerFacts { sandbox: pod_b.id.clone(), state: ContainerState::Running, ..b };
+    let mut back = Node::new();
+    given(&mut back, "a", 2, &["GPU-a::0"]);
+    given(&mut back, "b", 2, &["GPU-a"]);
+    back.step(synchronize(&[&pod_b, &pod_a], &[&beside, &running]));
+    assert_eq!((held_gpus(&back, "a"), held_gpus(&back, "b")), (vec!["GPU-a::0".to_owned()], vec![]));
+}
