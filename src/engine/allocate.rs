@@ -140,7 +140,7 @@ impl Offer<'_> {
         }
         // Stable, so the order of the table stays within each rank.
         let gpus: Vec<&DeviceId> = gpus.iter().collect();
-        ranked.sort_by_key(|one| (one.rank, self.machine.links.from_nic(one.id, &gpus)));
+        ranked.sort_by_key(|one| (one.rank, self.machine.links.nic_distance(one.id, &gpus)));
         Ok(ranked.into_iter().take(need.count).map(|one| one.id.clone()).collect())
     }
 

@@ -105,7 +105,7 @@ impl Links {
     }
 
     /// How far a NIC is from all of the GPUs together.
-    pub(super) fn from_nic(&self, nic: &DeviceId, gpus: &[&DeviceId]) -> u64 {
+    pub(super) fn nic_distance(&self, nic: &DeviceId, gpus: &[&DeviceId]) -> u64 {
         let far = |gpu: &&DeviceId| {
             let known = self.at.get(*gpu).zip(self.nics.get(nic));
             known.map_or(FARTHEST, |(at, row)| row[*at])
@@ -121,7 +121,8 @@ fn nvlinks(one: &Gpu, other: &Gpu) -> u64 {
     // Each end tells of the same links; one that could not be asked tells of none.
     let direct = |from: &Gpu, to: &Gpu| from.nvlinks.get(&to.index).copied().unwrap_or(0);
     let direct = direct(one, other).max(direct(other, one));
-    u64::from(direct) + u64::from(one.switch_links.min(other.switch_links))
+    // What NVML tells of a pair has the links through switches in it already.
+    u64::from(direct.max(one.switch_links.min(other.switch_links)))
 }
 
 fn far(topology: &Topology, one: &Gpu, other: &Gpu) -> u64 {
