@@ -121,7 +121,8 @@ fn nvlinks(one: &Gpu, other: &Gpu) -> u64 {
     // Each end tells of the same links; one that could not be asked tells of none.
     let direct = |from: &Gpu, to: &Gpu| from.nvlinks.get(&to.index).copied().unwrap_or(0);
     let direct = direct(one, other).max(direct(other, one));
-    u64::from(direct) + u64::from(one.switch_links.min(other.switch_links))
+    // What NVML tells of a pair has the links through switches in it already.
+    u64::from(direct.max(one.switch_links.min(other.switch_links)))
 }
 
 fn far(topology: &Topology, one: &Gpu, other: &Gpu) -> u64 {
