@@ -28,9 +28,10 @@ oci: setup           ## runc and podman of this machine with the wrapper and the
 guest: setup         ## the guest lane alone; OPTIONS="--only WORD"
 	@integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
 
-bench: setup         ## container creation with no plugin, an idle one and maitred, and runc run likewise, in pairs
+bench: setup         ## container creation without and with maitred, pods with podresources, runc run, in pairs
 	@integration/payload.sh release
 	@integration/lane-native.sh $(CACHE)/payload-release --bench-create 50
+	@integration/lane-native.sh $(CACHE)/payload-release --bench-podresources 50
 	@integration/bench-oci.sh $(CACHE)/payload-release 40
 
 clean:               ## take away everything that was built

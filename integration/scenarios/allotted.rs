@@ -12,13 +12,13 @@ use std::path::Path;
 const CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
 const CPU_STATE: &str = "/var/lib/kubelet/cpu_manager_state";
 
-/// A file of the kubelet's that is written as pods are admitted.
+/// The files that the kubelet writes as it admits pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeptFile {
-    /// The device manager's.
-    Checkpoint,
-    /// The static CPU manager's.
-    CpuState,
+pub enum Files {
+    /// The device manager's checkpoint.
+    Devices,
+    /// That, and the static CPU manager's state.
+    DevicesAndCpus,
 }
 
 /// Pods by namespace and name: what podresources goes by.

@@ -88,6 +88,11 @@ impl Machine {
 
     /// Writes what the stand-in NVML answers: these GPUs, each linked to the others of its node.
     pub fn describe_gpus(&self) -> Result<()> {
+        self.describe_gpus_answering_after(0)
+    }
+
+    /// The same, of a driver whose start takes that many milliseconds.
+    pub fn describe_gpus_answering_after(&self, milliseconds: u64) -> Result<()> {
         let describe = |gpu: &Gpu| {
             let peers = self.gpus.iter().filter(|peer| peer.node == gpu.node && peer.pci != gpu.pci);
             let links: Vec<_> = peers.map(|peer| json!({"remote": peer.pci})).collect();
@@ -96,9 +101,16 @@ impl Machine {
                 "nvlinks": links})
         };
         let gpus: Vec<_> = self.gpus.iter().map(describe).collect();
-        let text = serde_json::to_string_pretty(&json!({"state_file": NVML_STATE, "gpus": gpus}))?;
+        let delays = json!({"nvmlInit_v2": milliseconds});
+        let all = json!({"state_file": NVML_STATE, "delays_ms": delays, "gpus": gpus});
+        let text = serde_json::to_string_pretty(&all)?;
         fs::write(DESCRIPTION, text).with_context(|| format!("writing {DESCRIPTION}"))
     }
+}
+
+/// The driver is not loaded: NVML's init fails.
+pub fn unload_driver() {
+    let _ = fs::remove_file(DESCRIPTION);
 }
 
 fn numa_node(base: &str, id: u32) -> Result<NumaNode> {

@@ -1,6 +1,6 @@
 //! The node under test: containerd and maitred, started and stopped by us, and the pods on it.
 
-use crate::allotted::{self, Book, KeptFile};
+use crate::allotted::{self, Book, Files};
 use crate::cgroup;
 use crate::cri::Cri;
 use crate::kubelet;
@@ -55,8 +55,8 @@ pub struct Node {
     book: Arc<Mutex<Book>>,
     /// The kubelet's podresources service, where a scenario has it.
     pub podresources: Option<Server>,
-    /// The file in which the kubelet keeps its allotments beside that, where a scenario has one.
-    pub kept: Option<KeptFile>,
+    /// The files in which the kubelet keeps its allotments, where a scenario has them.
+    pub kubelet_files: Option<Files>,
 }
 
 impl Node {
@@ -77,7 +77,7 @@ impl Node {
             cgroups: Mutex::new(Vec::new()),
             book: Arc::default(),
             podresources: None,
-            kept: None,
+            kubelet_files: None,
         })
     }
 
@@ -128,7 +128,7 @@ impl Node {
     pub fn prepare(&mut self, settings: &Settings) -> Result<()> {
         self.clean()?;
         self.podresources = None;
-        self.kept = None;
+        self.kubelet_files = None;
         allotted::remove_files();
         if !self.containerd.is_running() {
             self.start_containerd()?;
@@ -158,19 +158,24 @@ impl Node {
 
     /// Starts maitred as an external plugin and waits until containerd has taken it in.
     pub fn start_maitred(&mut self, settings: &Settings) -> Result<()> {
+        let mark = self.containerd.mark();
+        self.launch_maitred(settings)?;
+        self.wait_registered(mark)
+    }
+
+    /// `start_maitred`, and no waiting.
+    pub fn launch_maitred(&mut self, settings: &Settings) -> Result<()> {
         self.write_maitred_config(settings)?;
         self.running = Some(settings.clone());
         if !self.with_maitred {
             return Ok(());
         }
-        let mark = self.containerd.mark();
         let mut command = Command::new(self.payload.join("maitred"));
         command.args(["nri", "--config", MAITRED_CONFIG]);
         if let Some(fault) = &settings.fault {
             command.env("MAITRED_FAULT", fault);
         }
-        self.maitred.start(&mut command)?;
-        self.wait_registered(mark)
+        self.maitred.start(&mut command)
     }
 
     /// In maitred's place a plugin that does nothing; `stop_maitred` ends it.
@@ -240,10 +245,13 @@ impl Node {
     fn admit(&self, pod: &Pod) -> Result<()> {
         let mut book = self.book();
         book.admit(pod);
-        match self.kept {
-            Some(KeptFile::Checkpoint) => book.write_checkpoint(),
-            Some(KeptFile::CpuState) => book.write_cpu_state(&self.machine.all_cpus()),
+        match self.kubelet_files {
             None => Ok(()),
+            Some(Files::Devices) => book.write_checkpoint(),
+            Some(Files::DevicesAndCpus) => {
+                book.write_cpu_state(&self.machine.all_cpus())?;
+                book.write_checkpoint()
+            }
         }
     }
 

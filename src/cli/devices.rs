@@ -77,7 +77,8 @@ fn read(root: &Root, nvml: NvmlLibrary) -> Result<Topology, DiscoverError> {
 fn with_gpus(root: &Root, options: &Options) -> Result<Topology, DiscoverError> {
     let (send, receive) = mpsc::channel();
     let (theirs, options) = (root.clone(), options.clone());
-    std::thread::spawn(move || send.send(discover::topology(&theirs, &options)));
+    // Nobody listens to one that comes too late.
+    std::thread::spawn(move || drop(send.send(discover::topology(&theirs, &options))));
     receive.recv_timeout(NVML_PATIENCE).unwrap_or_else(|_| {
         tracing::error!(
             patience_s = NVML_PATIENCE.as_secs(),

@@ -48,6 +48,7 @@ pub(super) fn create(
 pub(super) fn let_through(state: &mut State, pod: &PodFacts, container: &ContainerFacts) -> Outcome {
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
     state.track(key(pod, container), container, &pod.id, Role::Shared(None));
+    hold_given(state, pod, container);
     let line = verdict(pod, Some(container), Decision::Exempt, "maitred is off on this node".into());
     Outcome { verdicts: vec![Verdict { warn: true, ..line }], ..Outcome::default() }
 }
@@ -74,9 +75,7 @@ fn settle(
     let hidden = hidden(container, understood, settings);
     let Some(Seated { mut placement, seat, swap }) = seated else {
         let line = shared_line(pod, container, understood, hidden.is_some());
-        let shared = share(state, pod, container, None, line, settings);
-        state.claim(container, understood);
-        return hide(hidden, shared);
+        return hide(hidden, share(state, pod, container, None, line, settings));
     };
     let swapped = swap.is_some();
     let mut edit = edit_of(state, container, understood, &placement, settings);
@@ -103,12 +102,9 @@ fn settle(
         let near = (settings.ineligible == Ineligible::Align && is_ineligible(&understood.request))
             .then(|| placement.affinity.clone())
             .flatten();
-        let shared = share(state, pod, container, near, line, settings);
-        state.claim(container, understood);
-        return merge(edit, shared);
+        return merge(edit, share(state, pod, container, near, line, settings));
     }
     state.track(key, container, &pod.id, Role::Exclusive);
-    state.claim(container, understood);
     state.tell(&container.id, &placement.cpus);
     let updates = state.spread(settings);
     let quotas = pod_quota(state, pod, settings).into_iter().collect();
@@ -254,14 +250,15 @@ fn share_exempt(
     shared
 }
 
-/// What the kubelet gave an exempt container is its own as well; where another has it, nothing is said against it.
-fn hold_given(state: &mut State, pod: &PodFacts, container: &ContainerFacts) {
+/// What the kubelet gave a container about which nothing is decided is its own as well; where another has it, nothing
+/// is said against it.
+pub(super) fn hold_given(state: &mut State, pod: &PodFacts, container: &ContainerFacts) {
     let key = key(pod, container);
     let devices = state.exact_devices(&key);
     let placement = Placement { devices, ..Placement::default() };
-    let held = !placement.devices.is_empty()
-        && state.ledger.adopt(key.clone(), container.id.clone(), ContainerKind::Unknown, placement).is_ok();
-    if held {
+    let kind = ContainerKind::Unknown;
+    if !placement.devices.is_empty() && state.ledger.conflict(&key, kind, &placement).is_none() {
+        state.ledger.reserve(key.clone(), Some(container.id.clone()), kind, placement);
         state.sandbox_of.insert(key, pod.id.clone());
     }
 }

@@ -50,8 +50,10 @@ pub(super) fn seat(
         Box::new(rejection)
     };
     let occupancy = &*state.occupancy_for(&ContainerKey::new(pod.uid.clone(), container.name.clone()));
+    let others = policy.scope == Scope::Pod && !of_pod(state, pod).is_empty();
     let seat = match &cpus {
         Some(own) => around(state, pod, own, policy).map_err(named)?,
+        None if others => around(state, pod, &CpuSet::new(), policy).map_err(named)?,
         None => sandbox::seat(state, occupancy, pod, &request, settings, policy).map_err(named)?,
     };
     let machine = state.ledger.machine();

@@ -20,6 +20,7 @@ mod kubelet;
 mod machine;
 mod outcome;
 mod proof;
+mod running;
 mod sandbox;
 mod seat;
 mod settings;

@@ -3,9 +3,11 @@
 use super::annotated::{POOLED_GPU, Understood};
 use super::swap::swap;
 use super::{
-    AnnotationPool, CpuAuthority, Edit, GpuPlacement, Settings, State, check_eligible, kubelet, sandbox,
+    AnnotationPool, CpuAuthority, Edit, GpuPlacement, Settings, State, check_eligible, devices, kubelet,
+    sandbox,
 };
 use crate::engine::{self, GPU, Seat};
+use crate::ledger::Holding;
 use crate::model::{
     ContainerFacts, ContainerKey, ContainerRequest, DeviceId, DeviceRequest, MemoryManager, Placement,
     PodFacts, Policy, Qos, Reason, Rejection, ResourceName,
@@ -70,12 +72,12 @@ fn place(
     let chooses = chooses_gpus(request);
     if chooses {
         let in_use =
-            avoid.into_iter().chain(state.claimed_beside(&key).map(|(_, gpu)| gpu.clone())).collect();
+            avoid.into_iter().chain(state.claimed_beside(&key).into_iter().map(|(_, gpu)| gpu)).collect();
         occupancy = Cow::Owned(occupancy.into_owned().without(GPU.into(), in_use));
     }
     let named = |mut rejection: Rejection| {
         rejection.container = Some(request.name.clone());
-        if let Some((user, gpu)) = state.claimed_beside(&key).next().filter(|_| chooses) {
+        if let Some((user, gpu)) = state.claimed_beside(&key).first().filter(|_| chooses) {
             rejection.text = format!("{}; GPU {gpu} counts as in use: {user} names it", rejection.text);
         }
         Box::new(rejection)
@@ -209,19 +211,31 @@ fn holder(state: &State, gpu: &DeviceId, pod: &PodFacts) -> Option<ContainerKey>
 
 impl State {
     /// GPUs that containers beside this one can use whose they are not by the books, and who they are.
-    pub(super) fn claimed_beside(
-        &self,
-        key: &ContainerKey,
-    ) -> impl Iterator<Item = (&ContainerKey, &DeviceId)> {
-        let others = self.live.values().filter(move |live| live.key != *key);
-        others.flat_map(|live| live.claims.iter().map(|gpu| (&live.key, gpu)))
+    pub(super) fn claimed_beside(&self, key: &ContainerKey) -> Vec<(&ContainerKey, DeviceId)> {
+        let others = self.live.values().filter(|live| live.key != *key);
+        let claims = others.flat_map(|live| {
+            let claims = live.claims.iter().cloned().chain(self.given_and_not_held(&live.key));
+            claims.map(|gpu| (&live.key, gpu))
+        });
+        claims.collect()
     }
 
-    /// A live container can use what it names.
-    pub(super) fn claim(&mut self, container: &ContainerFacts, understood: &Understood) {
-        if let Some(live) = self.live.get_mut(&container.id).filter(|_| !understood.certain) {
-            live.claims.clone_from(&understood.claimed_gpus);
+    /// GPUs that the kubelet gave a container which holds none, as another had them when it was let in.
+    fn given_and_not_held(&self, key: &ContainerKey) -> BTreeSet<DeviceId> {
+        let holds = |held: &Holding| held.placement.devices.contains_key(&GPU.into());
+        match self.ledger.get(key).is_some_and(holds) {
+            true => BTreeSet::new(),
+            false => self.exact_devices(key).remove(&GPU.into()).unwrap_or_default(),
         }
+    }
+
+    /// What a container can use because it names it, beside what the kubelet gave it.
+    pub(super) fn claims_of(&self, key: &ContainerKey, container: &ContainerFacts) -> BTreeSet<DeviceId> {
+        let given = self.exact_devices(key).remove(&GPU.into()).unwrap_or_default();
+        let shown = devices::claims(container, &self.topology).unwrap_or_default();
+        let mut named = shown.gpus().cloned().unwrap_or_default();
+        named.retain(|name| !given.iter().any(|id| self.machine.overlap(id, name)));
+        named
     }
 
     /// What the kubelet gives a pod is no longer any other pod's whose containers have all stopped.

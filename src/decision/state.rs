@@ -151,12 +151,13 @@ impl State {
     /// Remembers a container under its role.
     pub(super) fn track(&mut self, key: ContainerKey, container: &ContainerFacts, sandbox: &str, role: Role) {
         self.take_over(&key);
+        let claims = self.claims_of(&key, container);
         let live = Live {
             key,
             sandbox: sandbox.to_owned(),
             cgroups_path: container.cgroups_path.clone(),
             role,
-            claims: BTreeSet::new(),
+            claims,
             told: None,
             tried: None,
             elsewhere: false,

@@ -4,23 +4,18 @@
 //! remembered for containers that have stopped, then the containers that should have been pinned and are not.
 //! Nothing that runs is ever stopped, and neither its mems nor its GPUs change.
 
-use super::annotated::{self, POOLED_GPU, Understood};
-use super::create::shared_role;
-use super::devices::Claims;
-use super::ineligible::is_ineligible;
+use super::annotated::{self};
+use super::create::hold_given;
+use super::running::{Running, as_it_runs};
 use super::seat::takes_a_seat;
 use super::state::Role;
-use super::step::{key, verdict};
-use super::understand::{self, Moment};
-use super::words::{describe, sentence};
-use super::{
-    CpuAuthority, Decision, Ineligible, Mode, Observed, Outcome, Settings, State, Verdict, devices, sandbox,
-};
-use crate::engine::{self, GPU, Seat};
-use crate::ledger::{RECORD_ANNOTATION, Record};
+use super::step::key;
+use super::words::sentence;
+use super::{CpuAuthority, Decision, Mode, Observed, Outcome, Settings, State, Verdict, sandbox};
+use crate::engine::{self, Seat};
+use crate::ledger::Record;
 use crate::model::{
-    ContainerFacts, ContainerId, ContainerKind, ContainerRequest, ContainerState, CpuSet, DeviceId,
-    DeviceRequest, NodeSet, Placement, PodFacts, Rejection, Scope,
+    ContainerFacts, ContainerId, ContainerKind, ContainerState, NodeSet, Placement, PodFacts, Scope,
 };
 use std::collections::BTreeMap;
 
@@ -63,6 +58,7 @@ pub(super) fn started(
     state.pods.entry(pod.id.clone()).or_insert_with(|| pod.clone());
     if settings.mode == Mode::Off {
         state.track(key, container, &pod.id, Role::Shared(None));
+        hold_given(state, &pod, container);
         return Outcome::default();
     }
     let running = vec![Running::look(pod, container, None, state, settings)];
@@ -112,151 +108,6 @@ fn each<'a>(all: Vec<Running<'a>>, mut take: impl FnMut(&Running<'a>) -> bool) -
     all.into_iter().filter(|one| !take(one)).collect()
 }
 
-/// A container that runs, with all that is known of it.
-struct Running<'a> {
-    pod: PodFacts,
-    facts: &'a ContainerFacts,
-    understood: Result<Understood, Box<Rejection>>,
-    /// The devices it shows.
-    shown: Claims,
-    /// Why it never counts as one of ours.
-    exempt: Option<String>,
-    /// The CPUs it really has; what the runtime's configuration says where its cgroup could not be read.
-    cpus: Option<CpuSet>,
-    /// What is remembered of this very attempt: one that was taken in when it ran carries no record.
-    remembered: Option<&'a Record>,
-}
-
-impl<'a> Running<'a> {
-    fn look(
-        pod: PodFacts,
-        facts: &'a ContainerFacts,
-        observed: Option<&Observed>,
-        state: &State,
-        settings: &Settings,
-    ) -> Self {
-        Self {
-            understood: {
-                let known = state.known(&pod.uid, &facts.name);
-                understand::understand(&pod, facts, Moment::Running, known, &state.topology, settings)
-            },
-            shown: devices::claims(facts, &state.topology).unwrap_or_default(),
-            exempt: understand::exemption(&pod, Some(facts), settings),
-            cpus: observed.and_then(|seen| seen.cpus.clone()).or_else(|| configured(facts)),
-            pod,
-            facts,
-            remembered: None,
-        }
-    }
-
-    /// What the runtime was last told, by its configuration.
-    fn told(&self) -> Option<CpuSet> {
-        match configured(self.facts) {
-            // A configuration the cgroup does not follow is as good as never told.
-            Some(cpus) => Some(cpus).filter(|cpus| self.cpus.as_ref().is_none_or(|real| real == cpus)),
-            // Never told anything, it has what it has, and that may be just right.
-            None => self.cpus.clone(),
-        }
-    }
-
-    /// How many exclusive CPUs it should have: none for those that never get any. Its limits alone tell where
-    /// the rest of it cannot be followed.
-    fn due(&self) -> Option<u32> {
-        if self.exempt.is_some() {
-            return None;
-        }
-        match &self.understood {
-            Ok(understood) => understood.request.exclusive_cpus(),
-            Err(_) => understand::limits(&self.pod, self.facts).exclusive_cpus(),
-        }
-    }
-
-    fn request(&self) -> Option<&ContainerRequest> {
-        self.understood.as_ref().ok().map(|understood| &understood.request)
-    }
-
-    fn line(&self, decision: Decision, reason: String) -> Verdict {
-        let request = self.request().map(describe).unwrap_or_default();
-        Verdict { request, ..verdict(&self.pod, Some(self.facts), decision, reason) }
-    }
-
-    fn shared_line(&self) -> Verdict {
-        match (&self.exempt, &self.understood) {
-            (Some(why), _) => self.line(Decision::Exempt, why.clone()),
-            (None, Ok(_)) => self.line(Decision::Shared, "shared pool".into()),
-            (None, Err(rejection)) => {
-                let reason = format!("shared pool; would have been refused: {rejection}");
-                Verdict { warn: true, ..self.line(Decision::Shared, reason) }
-            }
-        }
-    }
-
-    /// The allocation it carries, else the one remembered of it, if it is its own and the container's devices
-    /// agree with it. Nobody else can have written it: the id was not known before the container was made.
-    fn own_record(&self) -> Option<Placement> {
-        let carried = self.facts.annotations.get(RECORD_ANNOTATION).and_then(|text| Record::parse(text).ok());
-        let own = |record: &Record| record.key == key(&self.pod, self.facts) && record.id == self.facts.id;
-        let record = carried.filter(own).or_else(|| self.remembered.cloned())?;
-        Some(record.placement().clone()).filter(|placement| self.delivered(placement))
-    }
-
-    /// Its own record, if that has as many CPUs as it should have.
-    fn record(&self) -> Option<Placement> {
-        let due = self.due().unwrap_or(0) as usize;
-        self.own_record().filter(|placement| placement.cpus.len() == due)
-    }
-
-    /// What it holds whatever its CPUs are: the GPUs and the memory it was given when it was made.
-    fn without_cpus(&self) -> Placement {
-        let held = self.own_record().unwrap_or_default();
-        Placement { cpus: CpuSet::new(), ..held }
-    }
-
-    /// Whether the GPUs of a placement are among those it shows. Of a replica the GPU is shown.
-    fn delivered(&self, placement: &Placement) -> bool {
-        let shown = self.shown.gpus();
-        let shows = |id: &DeviceId| {
-            let gpu = id.as_str().split_once("::").map_or(id.as_str(), |(gpu, _)| gpu);
-            let gpu = DeviceId::new(gpu);
-            shown.is_some_and(|shown| shown.contains(id) || shown.contains(&gpu))
-        };
-        let gpus =
-            placement.devices.iter().filter(|(resource, _)| matches!(resource.as_str(), GPU | POOLED_GPU));
-        gpus.flat_map(|(_, ids)| ids).all(shows)
-    }
-
-    /// The part it plays in its pod, as far as it is known.
-    fn kind(&self) -> ContainerKind {
-        self.request().map_or(ContainerKind::Unknown, |request| request.kind)
-    }
-
-    /// The devices it holds: by its record, else by the kubelet's books.
-    fn holds(&self, state: &State) -> Placement {
-        let mut held = self.without_cpus();
-        for (resource, ids) in state.exact_devices(&key(&self.pod, self.facts)) {
-            let gpus = resource.as_str() == GPU && held.devices.keys().any(|own| own.as_str() == POOLED_GPU);
-            if !gpus {
-                held.devices.entry(resource).or_insert(ids);
-            }
-        }
-        held
-    }
-
-    /// Where its CPUs come from once it holds that.
-    fn role(&self, placement: &Placement, settings: &Settings) -> Role {
-        if !placement.cpus.is_empty() {
-            return Role::Exclusive;
-        }
-        let aligned = settings.ineligible == Ineligible::Align && self.request().is_some_and(is_ineligible);
-        shared_role(&self.pod, placement.affinity.clone().filter(|_| aligned), settings)
-    }
-}
-
-/// The cpuset of the runtime's configuration; `None` where none is set.
-fn configured(facts: &ContainerFacts) -> Option<CpuSet> {
-    facts.resources.cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())
-}
-
 fn adopt(
     state: &mut State,
     one: &Running<'_>,
@@ -272,22 +123,17 @@ fn adopt(
     state.sandbox_of.insert(key.clone(), one.pod.id.clone());
     state.track(key, one.facts, &one.pod.id, one.role(&placement, settings));
     state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
-    claim(state, one);
     let scope = annotated::scope(&one.pod, &one.facts.name, settings);
     remember_seat(state, &one.pod, scope, &placement);
     outcome.verdicts.push(Verdict { placement: Some(placement), ..line });
     true
 }
 
-fn claim(state: &mut State, one: &Running<'_>) {
-    if let Ok(understood) = &one.understood {
-        state.claim(one.facts, understood);
-    }
-}
-
 /// The pod's nodes are those its first container sits on.
 fn remember_seat(state: &mut State, pod: &PodFacts, scope: Scope, placement: &Placement) {
-    if scope == Scope::Pod && state.ledger.seat(&pod.uid).is_none() {
+    // Where nothing was aligned nothing is said about where the rest of the pod belongs.
+    let aligned = placement.affinity.is_some();
+    if scope == Scope::Pod && aligned && state.ledger.seat(&pod.uid).is_none() {
         let seat = Seat { affinity: placement.affinity.clone(), preferred: placement.preferred };
         state.ledger.set_seat(pod.uid.clone(), seat);
     }
@@ -320,7 +166,7 @@ fn by_cpuset(state: &mut State, one: &Running<'_>, settings: &Settings, outcome:
         affinity: Some(nodes),
         cpus: cpus.clone(),
         mems,
-        ..one.holds(state)
+        ..one.holds()
     };
     let line = one.line(Decision::Adopted, format!("by its cpuset: {}", sentence(&placement)));
     adopt(state, one, placement, settings, outcome, line)
@@ -378,7 +224,7 @@ fn repair(state: &mut State, one: &Running<'_>, settings: &Settings, outcome: &m
     });
     match placed {
         Ok(mut placement) => {
-            placement.devices.extend(one.holds(state).devices);
+            placement.devices.extend(one.holds().devices);
             let line = one.line(Decision::Repaired, format!("ran unpinned: {}", sentence(&placement)));
             let taken = adopt(state, one, placement, settings, outcome, line);
             forget_told(state, one, taken);
@@ -401,24 +247,12 @@ fn keep_the_rest(
     outcome: &mut Outcome,
     line: Verdict,
 ) {
-    let held = one.holds(state);
+    let held = one.holds();
     let holds = !held.devices.is_empty() || !held.memory.is_empty();
     if holds && adopt(state, one, held.clone(), settings, outcome, line.clone()) {
         return;
     }
     state.track(key(&one.pod, one.facts), one.facts, &one.pod.id, one.role(&Placement::default(), settings));
     state.live.entry(one.facts.id.clone()).and_modify(|live| live.told = one.told());
-    claim(state, one);
     outcome.verdicts.push(line);
-}
-
-/// Devices cannot be given to a container that runs: only those it has count, by its record where other GPUs took
-/// the place of those the kubelet gave it.
-fn as_it_runs(request: &ContainerRequest, held: &Placement) -> ContainerRequest {
-    let mut request = request.clone();
-    request.devices.retain(|_, wanted| !matches!(wanted, DeviceRequest::Count(_)));
-    if let Some(gpus) = held.devices.get(&GPU.into()) {
-        request.devices.insert(GPU.into(), DeviceRequest::Exact(gpus.clone()));
-    }
-    request
 }

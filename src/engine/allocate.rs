@@ -140,7 +140,7 @@ impl Offer<'_> {
         }
         // Stable, so the order of the table stays within each rank.
         let gpus: Vec<&DeviceId> = gpus.iter().collect();
-        ranked.sort_by_key(|one| (one.rank, self.machine.links.from_nic(one.id, &gpus)));
+        ranked.sort_by_key(|one| (one.rank, self.machine.links.nic_distance(one.id, &gpus)));
         Ok(ranked.into_iter().take(need.count).map(|one| one.id.clone()).collect())
     }
 
@@ -157,6 +157,9 @@ impl Offer<'_> {
         let linked = need.linked > 0;
         if let Some((one, other)) = links.unconnected(&named).filter(|_| linked) {
             return Err(Failure::NotConnected { one: one.clone(), other: other.clone() });
+        }
+        if need.count == 0 {
+            return Ok(BTreeSet::new());
         }
         let best = links.best(candidates, &named, need.count, linked);
         let best =

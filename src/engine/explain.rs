@@ -180,13 +180,14 @@ impl<'a> Stock<'a> {
         // The node that comes closest to the whole; the first of equals. What has more of one thing and no
         // less of another comes before what has less.
         shares.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
-        let fits = |need: &Need| self.offer.place(need, seat).ok();
+        // On the nodes that were chosen for what was asked, and on those that are chosen for less.
+        let anew = |need: &Need| seat.is_none() || self.offer.place(need, None).is_ok();
+        let fits = |need: &Need| self.offer.place(need, seat).ok().filter(|_| anew(need));
         let scaled = shares.iter().filter_map(|(_, available)| self.scaled(available));
         let mut largest = scaled.take(TRIED).find(|need| fits(need).is_some())?;
-        // Only there can more of it fit elsewhere: on more nodes than one.
-        if self.offer.policy.topology == TopologyPolicy::Restricted {
-            self.grow(&mut largest, &|need| fits(need).is_some());
-        }
+        // More may fit than was counted: on more nodes than one, with devices of unknown locality, or on another
+        // node than the one it was counted on.
+        self.grow(&mut largest, &|need| fits(need).is_some());
         let placement = fits(&largest)?;
         Some(Largest { nodes: machine.used_by(&placement), amounts: largest.amounts(machine) })
     }
@@ -200,20 +201,21 @@ impl<'a> Stock<'a> {
         while parts.iter().any(|part| self.raise(part, need, fits)) {}
     }
 
-    /// Raises one amount, twice as much each time it fits and from the smallest step again when it does not;
-    /// whether it could be raised at all.
+    /// Raises one amount, by twice as much each time it fits and by half as much when it does not, down to the
+    /// smallest step; whether it could be raised at all.
     fn raise(&self, part: &Part, need: &mut Need, fits: &dyn Fn(&Need) -> bool) -> bool {
         let (step, before) = (self.step(part), part.of(need));
-        let mut by = step;
-        loop {
-            let mut more = need.clone();
-            part.set(&mut more, part.of(need).saturating_add(by));
-            match part.of(&more) <= part.of(self.need) && fits(&more) {
-                true => (*need, by) = (more, by.saturating_mul(2)),
-                false if by == step => return part.of(need) > before,
-                false => by = step,
+        let (mut by, mut doubling) = (step, true);
+        while by >= step {
+            let amount = part.of(need).checked_add(by).filter(|amount| *amount <= part.of(self.need));
+            let more = amount.map(|amount| part.with(need, amount));
+            match more.filter(|more| fits(more)) {
+                Some(more) => *need = more,
+                None => doubling = false,
             }
+            by = if doubling { by.saturating_mul(2) } else { by / 2 / step * step };
         }
+        part.of(need) > before
     }
 
     /// The smallest difference that counts: a CPU or a core, a page, a device; of memory a mebibyte.
@@ -296,7 +298,8 @@ impl Part {
         }
     }
 
-    fn set(&self, need: &mut Need, amount: u64) {
+    fn with(&self, need: &Need, amount: u64) -> Need {
+        let mut need = need.clone();
         let count = usize::try_from(amount).unwrap_or(usize::MAX);
         match self {
             Self::Cpus => need.cpus = count,
@@ -307,5 +310,6 @@ impl Part {
                 }
             }
         }
+        need
     }
 }

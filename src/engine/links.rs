@@ -90,23 +90,22 @@ impl Links {
     pub(super) fn best<'a>(
         &self,
         candidates: &[Candidate<'a>],
-        members: &[&'a DeviceId],
+        members: &[&DeviceId],
         count: usize,
         linked: bool,
     ) -> Option<Vec<&'a DeviceId>> {
-        let mut search = Search { links: self, candidates, count, linked, best: None };
-        let mut set: Vec<&DeviceId> = members.to_vec();
+        let mut search = Search::new(self, candidates, members, count, linked);
         match candidates.len() <= EXACT {
-            true => search.every_set(0, members.len(), &mut set, (0, Reverse(0), 0)),
-            false => search.grown_sets(members),
+            true => search.every_set(0, &mut Vec::with_capacity(count), NOTHING),
+            false => search.grown_sets(),
         }
         let (_, mut best) = search.best?;
-        best.drain(..members.len());
-        Some(candidates.iter().map(|one| one.id).filter(|id| best.contains(id)).collect())
+        best.sort_unstable();
+        Some(best.into_iter().map(|at| candidates[at].id).collect())
     }
 
     /// How far a NIC is from all of the GPUs together.
-    pub(super) fn from_nic(&self, nic: &DeviceId, gpus: &[&DeviceId]) -> u64 {
+    pub(super) fn nic_distance(&self, nic: &DeviceId, gpus: &[&DeviceId]) -> u64 {
         let far = |gpu: &&DeviceId| {
             let known = self.at.get(*gpu).zip(self.nics.get(nic));
             known.map_or(FARTHEST, |(at, row)| row[*at])
@@ -122,7 +121,8 @@ fn nvlinks(one: &Gpu, other: &Gpu) -> u64 {
     // Each end tells of the same links; one that could not be asked tells of none.
     let direct = |from: &Gpu, to: &Gpu| from.nvlinks.get(&to.index).copied().unwrap_or(0);
     let direct = direct(one, other).max(direct(other, one));
-    u64::from(direct) + u64::from(one.switch_links.min(other.switch_links))
+    // What NVML tells of a pair has the links through switches in it already.
+    u64::from(direct.max(one.switch_links.min(other.switch_links)))
 }
 
 fn far(topology: &Topology, one: &Gpu, other: &Gpu) -> u64 {
@@ -145,73 +145,105 @@ pub(super) fn follows_gpus(resource: &crate::model::ResourceName) -> bool {
     resource.as_str() == NIC
 }
 
-struct Search<'s, 'a> {
-    links: &'s Links,
-    candidates: &'s [Candidate<'a>],
+/// The score of no set yet.
+const NOTHING: Score = (0, Reverse(0), 0);
+
+/// Sets of candidates, by their positions: what lies between two is looked up once.
+struct Search {
+    ranks: Vec<u64>,
+    /// NVLinks and distance between two candidates.
+    pairs: Vec<Vec<(u32, u64)>>,
+    /// The same between each candidate and all members together; `None` where it may not be one of them.
+    to_members: Vec<Option<(u64, u64)>>,
     count: usize,
     linked: bool,
-    best: Option<(Score, Vec<&'a DeviceId>)>,
+    best: Option<(Score, Vec<usize>)>,
 }
 
-impl<'a> Search<'_, 'a> {
-    /// The score with one more member; `None` where it may not be one.
-    fn with(&self, set: &[&'a DeviceId], score: Score, new: Candidate<'a>) -> Option<Score> {
-        let (ranks, Reverse(mut links), mut far) = score;
-        for member in set {
-            let between = self.links.between(member, new.id);
-            if self.linked && between == 0 {
-                return None;
-            }
-            links += u64::from(between);
-            far += self.links.distance(member, new.id);
-        }
-        let rank = match new.rank {
+impl Search {
+    fn new(
+        links: &Links,
+        candidates: &[Candidate],
+        members: &[&DeviceId],
+        count: usize,
+        linked: bool,
+    ) -> Self {
+        let pair = |a: &DeviceId, b: &DeviceId| (links.between(a, b), links.distance(a, b));
+        let row = |one: &Candidate| candidates.iter().map(|other| pair(one.id, other.id)).collect();
+        let to_members = |one: &Candidate| {
+            let pairs: Vec<_> = members.iter().map(|member| pair(one.id, member)).collect();
+            let may = !linked || pairs.iter().all(|(links, _)| *links > 0);
+            let sum = pairs.iter().fold((0, 0), |sum, (links, far)| (sum.0 + u64::from(*links), sum.1 + far));
+            may.then_some(sum)
+        };
+        let rank = |one: &Candidate| match one.rank {
             0 => 0,
             1 => RANK,
             _ => RANK + 1,
         };
-        Some((ranks + rank, Reverse(links), far))
+        Self {
+            ranks: candidates.iter().map(rank).collect(),
+            pairs: candidates.iter().map(row).collect(),
+            to_members: candidates.iter().map(to_members).collect(),
+            count,
+            linked,
+            best: None,
+        }
+    }
+
+    /// The score with one more; `None` where it may not be one.
+    fn with(&self, set: &[usize], score: Score, new: usize) -> Option<Score> {
+        let (ranks, Reverse(links), far) = score;
+        let own = self.to_members[new]?;
+        let (mut links, mut far) = (links + own.0, far + own.1);
+        for member in set {
+            let (between, distance) = self.pairs[*member][new];
+            if self.linked && between == 0 {
+                return None;
+            }
+            links += u64::from(between);
+            far += distance;
+        }
+        Some((ranks + self.ranks[new], Reverse(links), far))
     }
 
     /// In ascending order, so that the first of equals has the lowest positions.
-    fn every_set(&mut self, from: usize, given: usize, set: &mut Vec<&'a DeviceId>, score: Score) {
-        let missing = self.count + given - set.len();
+    fn every_set(&mut self, from: usize, set: &mut Vec<usize>, score: Score) {
+        let missing = self.count - set.len();
         if missing == 0 {
             self.offer(score, set);
             return;
         }
-        for at in from..(self.candidates.len() + 1).saturating_sub(missing) {
-            let new = self.candidates[at];
+        for new in from..(self.ranks.len() + 1).saturating_sub(missing) {
             if let Some(score) = self.with(set, score, new) {
-                set.push(new.id);
-                self.every_set(at + 1, given, set, score);
+                set.push(new);
+                self.every_set(new + 1, set, score);
                 set.pop();
             }
         }
     }
 
-    fn grown_sets(&mut self, members: &[&'a DeviceId]) {
-        for seed in self.candidates {
-            let mut set = members.to_vec();
-            let Some(mut score) = self.with(&set, (0, Reverse(0), 0), *seed) else { continue };
-            set.push(seed.id);
-            while set.len() < members.len() + self.count {
-                let outside = self.candidates.iter().filter(|one| !set.contains(&one.id));
-                let scored = outside.filter_map(|one| Some((self.with(&set, score, *one)?, one.id)));
-                let Some((next, id)) = scored.min_by_key(|(score, _)| *score) else { break };
-                score = next;
-                set.push(id);
+    fn grown_sets(&mut self) {
+        if self.count == 0 {
+            self.offer(NOTHING, &[]);
+            return;
+        }
+        for seed in 0..self.ranks.len() {
+            let (mut set, mut score) = (vec![seed], self.with(&[], NOTHING, seed));
+            while let Some(so_far) = score.filter(|_| set.len() < self.count) {
+                let outside = (0..self.ranks.len()).filter(|one| !set.contains(one));
+                let scored = outside.filter_map(|one| Some((self.with(&set, so_far, one)?, one)));
+                let next = scored.min();
+                set.extend(next.map(|(_, one)| one));
+                score = next.map(|(score, _)| score);
             }
-            if set.len() == members.len() + self.count {
+            if let Some(score) = score {
                 self.offer(score, &set);
             }
         }
-        if self.count == 0 {
-            self.offer((0, Reverse(0), 0), members);
-        }
     }
 
-    fn offer(&mut self, score: Score, set: &[&'a DeviceId]) {
+    fn offer(&mut self, score: Score, set: &[usize]) {
         if self.best.as_ref().is_none_or(|(best, _)| score < *best) {
             self.best = Some((score, set.to_vec()));
         }

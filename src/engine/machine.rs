@@ -171,26 +171,6 @@ impl Machine {
         }
     }
 
-    /// Where somebody who knows it says that a device is: one the machine does not have, or of which it does not
-    /// know where it is. False where there was nothing to learn.
-    pub fn learn(&mut self, resource: &ResourceName, device: Device) -> bool {
-        let mut devices = self.devices(resource).to_vec();
-        match devices.iter_mut().find(|known| known.id == device.id) {
-            Some(known) if known.nodes.is_some() || device.nodes.is_none() => return false,
-            Some(known) => known.nodes = device.nodes,
-            None => devices.push(device),
-        }
-        self.set_devices(resource.clone(), devices);
-        true
-    }
-
-    /// The fewest and the most NVLinks between two of these GPUs; `None` of fewer than two, and on a machine
-    /// without NVLink.
-    #[must_use]
-    pub fn nvlinks(&self, gpus: &[&DeviceId]) -> Option<(u32, u32)> {
-        self.links.range(gpus).filter(|_| self.links.any())
-    }
-
     /// Whether a placement that would leave no shared CPU is refused. It is, unless this is switched
     /// off: the kubelet's own rules do not ask for it.
     pub fn keep_shared_cpu(&mut self, keep: bool) {

@@ -127,7 +127,10 @@ impl<'a> Offer<'a> {
         if table.masks.iter().all(|mask| mask.is_empty()) || (need.count == 0 && named.is_empty()) {
             return None;
         }
-        let mut ever = Demand::new(self.nodes(), (need.count + named.len()) as u64);
+        // Parts of one device are no more than the one that is there.
+        let wholes: BTreeSet<&str> =
+            need.named().filter(|id| place(id).is_some()).map(|id| self.machine.whole(id)).collect();
+        let mut ever = Demand::new(self.nodes(), (need.count + wholes.len()) as u64);
         table.masks.iter().for_each(|mask| ever.add(*mask, 1));
         let mut now = Demand::new(self.nodes(), need.count as u64);
         let free = self.free_devices(resource, table, need);

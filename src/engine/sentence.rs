@@ -123,7 +123,8 @@ fn memory(offer: &Offer, refusal: &Refusal) -> (String, bool) {
     let none = Need::default();
     let need = refusal.need.as_ref().unwrap_or(&none);
     let amount = |kind: usize, bytes: u64| Resource::Memory(offer.machine.kinds[kind]).amount(bytes);
-    let whole = |kind: usize| offer.machine.capacity.iter().map(|kinds| kinds[kind]).sum::<u64>();
+    let whole =
+        |kind: usize| offer.machine.capacity.iter().fold(0u64, |all, kinds| all.saturating_add(kinds[kind]));
     if let Some((kind, bytes)) = need.memory.iter().find(|(kind, bytes)| whole(**kind) < **bytes) {
         let (needed, all) = (amount(*kind, *bytes), amount(*kind, whole(*kind)));
         return (format!("{needed} needed, more than the whole machine has for containers: {all}"), false);

@@ -3,7 +3,7 @@
 //! Two containers exclude each other where the device of one is the device of the other or a part of it. Parts of
 //! one device that are not parts of each other stand beside each other.
 
-use super::machine::Machine;
+use super::machine::{Device, Machine};
 use super::mask::Mask;
 use super::occupancy::Occupancy;
 use crate::model::{ContainerKey, DeviceId, NodeId, Placement, ResourceName};
@@ -65,6 +65,26 @@ impl Machine {
     pub fn overlap(&self, one: &DeviceId, other: &DeviceId) -> bool {
         self.line(one.as_str()).any(|up| up == other.as_str())
             || self.line(other.as_str()).any(|up| up == one.as_str())
+    }
+
+    /// Where somebody who knows it says that a device is: one the machine does not have, or of which it does not
+    /// know where it is. False where there was nothing to learn.
+    pub fn learn(&mut self, resource: &ResourceName, device: Device) -> bool {
+        let mut devices = self.devices(resource).to_vec();
+        match devices.iter_mut().find(|known| known.id == device.id) {
+            Some(known) if known.nodes.is_some() || device.nodes.is_none() => return false,
+            Some(known) => known.nodes = device.nodes,
+            None => devices.push(device),
+        }
+        self.set_devices(resource.clone(), devices);
+        true
+    }
+
+    /// The fewest and the most NVLinks between two of these GPUs; `None` of fewer than two, and on a machine
+    /// without NVLink.
+    #[must_use]
+    pub fn nvlinks(&self, gpus: &[&DeviceId]) -> Option<(u32, u32)> {
+        self.links.range(gpus).filter(|_| self.links.any())
     }
 
     /// The resource whose devices these really are.

@@ -251,7 +251,13 @@ impl Ledger {
     }
 
     /// What stands against `key` holding the placement.
-    fn conflict(&self, key: &ContainerKey, kind: ContainerKind, placement: &Placement) -> Option<Conflict> {
+    #[must_use]
+    pub fn conflict(
+        &self,
+        key: &ContainerKey,
+        kind: ContainerKind,
+        placement: &Placement,
+    ) -> Option<Conflict> {
         let online = self.machine.online();
         let missing = placement.cpus.difference(online);
         if !missing.is_empty() {

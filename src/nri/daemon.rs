@@ -242,11 +242,17 @@ impl BackOff {
             tracing::debug!(reason = why, "not registered");
             return;
         }
-        tracing::warn!(
-            reason = why,
-            synchronized = end.synchronized,
-            "the runtime is gone; registering again"
-        );
+        match end.why {
+            SessionError::Unusable(_) => tracing::error!(
+                reason = why,
+                "the configuration cannot be used with this runtime: no container is seated; trying again"
+            ),
+            _ => tracing::warn!(
+                reason = why,
+                synchronized = end.synchronized,
+                "the runtime is gone; registering again"
+            ),
+        }
         self.said = why;
     }
 }

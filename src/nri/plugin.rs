@@ -38,6 +38,8 @@ struct Session {
     name: String,
     gathering: Option<Gathering>,
     synchronized: bool,
+    /// Why the configuration cannot be carried out here, if so.
+    unusable: Option<String>,
 }
 
 /// A Synchronize that comes in several messages; together they have one request's time.
@@ -61,6 +63,7 @@ impl Service {
             name: "the runtime".into(),
             gathering: None,
             synchronized: false,
+            unusable: None,
         };
         let (session, ended) = (Mutex::new(session), watch::Sender::new(false));
         Self { decider, deadline, can_return, fault, session, closing: Arc::default(), ended }
@@ -80,6 +83,11 @@ impl Service {
     /// Whether this registration got as far as a ledger.
     pub fn synchronized(&self) -> bool {
         self.session().synchronized
+    }
+
+    /// Why the configuration could not be carried out, if so.
+    pub fn unusable(&self) -> Option<String> {
+        self.session().unusable.take()
     }
 
     /// Held for a few instructions only; a panic in between leaves nothing half done.
@@ -228,7 +236,10 @@ impl Plugin for Service {
         }
         // Reading the machine is no decision: it may take what the runtime gives.
         let configured = self.decider.configure(host, self.patience(context)).await;
-        configured.map_err(answer::status)?;
+        configured.map_err(|error| {
+            self.session().unusable = Some(error.to_string());
+            answer::status(error)
+        })?;
         Ok(proto::ConfigureResponse { events, ..Default::default() })
     }
 

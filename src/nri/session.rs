@@ -46,6 +46,9 @@ pub enum SessionError {
     /// Our service did not start.
     #[error("cannot serve the plugin service: {0}")]
     Serve(ttrpc::Error),
+    /// What we were told to do cannot be done with this runtime.
+    #[error("{0}")]
+    Unusable(String),
     /// We ended it ourselves, to register again.
     #[error("closed to register again")]
     Again,
@@ -65,6 +68,8 @@ impl Registrar {
         let decider = Arc::clone(&self.decider);
         let service = Arc::new(Service::new(decider, self.deadline, self.can_return, self.fault));
         let why = self.converse(stream, &service).await.err().unwrap_or(SessionError::Closed);
+        // The runtime closes after our answer, which only its own log has.
+        let why = service.unusable().map_or(why, SessionError::Unusable);
         service.end();
         End { synchronized: service.synchronized(), why }
     }

@@ -1,6 +1,7 @@
 //! `maitred plan` as its user meets it, on the example machine the project ships.
 
 mod annotations;
+mod gpus;
 mod reuse;
 
 use crate::cli::run;

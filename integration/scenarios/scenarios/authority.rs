@@ -2,13 +2,12 @@
 //! memory follows them.
 
 use super::{Lanes, Scenario};
-use crate::allotted::KeptFile;
+use crate::allotted::Files;
 use crate::expect;
 use crate::list::Set;
 use crate::machine::Gpu;
 use crate::node::Node;
 use crate::pod::{Delivery, Pod};
-use crate::podresources::Manner;
 use crate::settings::Settings;
 use anyhow::{Context, Result};
 
@@ -25,8 +24,8 @@ fn beside(node: &Node, gpu: &Gpu) -> Set {
 }
 
 fn checked(node: &mut Node) -> Result<()> {
-    node.serve_podresources(Manner::Current)?;
-    node.kept = Some(KeptFile::CpuState);
+    // By the files: podresources have a tenth of a second to answer, which is little in an emulated machine.
+    node.kubelet_files = Some(Files::DevicesAndCpus);
     let machine = node.machine.clone();
     let gpu = machine.gpus.last().context("a GPU")?;
     let far = machine.gpus.iter().find(|other| other.node == 1).context("a GPU on node 1")?;

@@ -1,9 +1,10 @@
 //! GPUs: chosen by maitred where a pod asks by annotation, kept where the environment names them.
 
 use super::{Lanes, Scenario, usual};
+use crate::cdi;
 use crate::expect::{self, expected};
 use crate::list::Set;
-use crate::machine::{Gpu, Machine, NVML_STATE};
+use crate::machine::{Gpu, Machine, NVML_STATE, unload_driver};
 use crate::node::Node;
 use crate::observe::{self, Seen};
 use crate::pod::{CUDA_IMAGE, Pod, TENANT_IMAGE, VISIBLE};
@@ -23,6 +24,7 @@ pub const ALL: &[Scenario] = &[
     usual("a GPU without CPUs of its own starts, or is refused", Lanes::Native, ineligible),
     usual("and runs beside its GPU under align", Lanes::Guest, aligned),
     usual("NVML is not held open", Lanes::Native, nvml_shut),
+    usual("a driver that is slow, or comes later, is not missed", Lanes::Native, late_driver),
 ];
 
 /// The container sees exactly `count` GPUs, by UUID, all on one node: that node.
@@ -168,4 +170,32 @@ fn nvml_shut(node: &mut Node) -> Result<()> {
     let state: serde_json::Value = serde_json::from_str(&text)?;
     expected!(state["inits"].as_u64() > Some(0), "NVML was never asked: {text}");
     expect::same("NVML opened more often than shut", &Some(0), &state["open"].as_u64())
+}
+
+fn late_driver(node: &mut Node) -> Result<()> {
+    let machine = node.machine.clone();
+    let outcome = slow_then_late(node, &machine);
+    machine.describe_gpus()?;
+    node.stop_maitred()?;
+    outcome
+}
+
+fn slow_then_late(node: &mut Node, machine: &Machine) -> Result<()> {
+    let asking = |name: &str| Pod::burstable(name, 100).annotation(COUNT, "1");
+    // Slower than the runtime would wait for an answer: it was asked before maitred registered.
+    node.stop_maitred()?;
+    machine.describe_gpus_answering_after(2500)?;
+    node.start_maitred(&Settings::ENFORCE)?;
+    let seated = node.run(asking("slow"))?;
+    own_gpus(machine, &node.look(&seated)?, 1)?;
+    node.remove(&seated)?;
+
+    node.stop_maitred()?;
+    unload_driver();
+    node.start_maitred(&Settings::ENFORCE)?;
+    expect::refused(node.run(asking("early")), &["GPU"])?;
+    machine.describe_gpus()?;
+    // As the operator does when the driver has come; maitred looks after each event.
+    cdi::install(machine)?;
+    wait::until(node.patience(), "the GPUs are found", || Ok(node.run(asking("late")).is_ok()))
 }

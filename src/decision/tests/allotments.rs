@@ -46,13 +46,36 @@ fn naming_a_gpu_by_hand_is_no_way_to_it() {
 fn replicas_stand_beside_each_other_and_not_beside_the_whole() {
     let mut node = Node::new();
     for (name, replica) in [("a", "GPU-c::0"), ("b", "GPU-c::1")] {
-        let (pod, facts) = given(&mut node, name, 1, &[replica]);
+        let (pod, _) = given(&mut node, name, 1, &[replica]);
+        // The device plugin names the GPU itself, without the replica.
+        let facts = on_gpu(whole(name, 1), "GPU-c");
         assert_eq!(edit(&node.create(&pod, &facts)).mems.as_ref().unwrap().to_string(), "2", "{name}");
+        assert_eq!(held_gpus(&node, name), [replica]);
     }
     let (pod_c, c) = given(&mut node, "c", 1, &["GPU-c"]);
     assert!(refusal(&node.create(&pod_c, &c)).contains("GPU GPU-c is held by uid-a/a"));
     let (pod_d, d) = given(&mut node, "d", 1, &["GPU-c::1"]);
     assert!(refusal(&node.create(&pod_d, &d)).contains("held by uid-b/b"), "the same replica twice");
+}
+
+#[test]
+fn all_replicas_of_one_gpu_are_one_gpus_worth_of_nodes() {
+    let mut topology = machine();
+    topology.gpus.retain(|gpu| gpu.index != 3);
+    let mut node = Node::over(topology, settings());
+    let (pod_a, a) = given(&mut node, "a", 1, &["GPU-c::0", "GPU-c::1"]);
+    assert_eq!(edit(&node.create(&pod_a, &a)).mems.as_ref().unwrap().to_string(), "2");
+}
+
+#[test]
+fn what_only_holds_devices_says_nothing_of_its_pods_nodes() {
+    let mut node = Node::new();
+    node.settings.policy.scope = Scope::Pod;
+    let (pod_a, a) = given(&mut node, "a", 2, &["GPU-a", "GPU-c"]);
+    let running = ContainerFacts { sandbox: pod_a.id.clone(), state: ContainerState::Running, ..a };
+    node.step(synchronize(&[&pod_a], &[&running]));
+    assert_eq!(held_gpus(&node, "a"), ["GPU-a", "GPU-c"]);
+    assert_eq!(node.state.ledger().seat(&pod_a.uid), None);
 }
 
 #[test]
@@ -310,4 +333,55 @@ fn gpus_that_a_claim_of_dra_brings_are_not_the_plugins() {
         node.step(by_claim(names));
         assert_eq!(edit(&node.create(&pod("a"), &facts)).mems.as_ref().unwrap().to_string(), "0");
     }
+}
+
+#[test]
+fn what_was_given_while_off_is_held_as_well() {
+    let mut node = Node::with(Settings { annotation_pool: AnnotationPool::All, ..settings() });
+    let (pod_b, b) = given(&mut node, "b", 1, &["GPU-a"]);
+    node.settings.mode = Mode::Off;
+    node.create(&pod_b, &b);
+    node.settings.mode = Mode::Enforce;
+    assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-b");
+}
+
+#[test]
+fn what_was_given_and_is_anothers_is_used_all_the_same() {
+    let mut node = Node::with(Settings { annotation_pool: AnnotationPool::All, ..settings() });
+    let (pod_a, a) = given(&mut node, "a", 1, &["GPU-a"]);
+    node.create(&pod_a, &a);
+    let (pod_b, b) = given(&mut node, "b", 1, &["GPU-a::0"]);
+    node.settings.mode = Mode::Off;
+    node.create(&pod_b, &b);
+    node.settings.mode = Mode::Enforce;
+    node.step(Event::StopPod(pod_a));
+    assert_eq!(edit(&node.create(&asking("c", "1"), &whole("c", 1))).env[0].1, "GPU-b");
+}
+
+#[test]
+fn what_is_named_by_hand_is_used_by_whoever_was_let_in_with_it() {
+    let mut node = Node::with(Settings { annotation_pool: AnnotationPool::All, ..settings() });
+    let (pod_s, s) = small("s");
+    node.step(allotted(&pod_s, &[("s", "cpu", &[])]));
+    node.settings.mode = Mode::Off;
+    node.create(&pod_s, &on_gpu(s, "GPU-a"));
+    node.settings.mode = Mode::Enforce;
+    assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-b");
+}
+
+#[test]
+fn a_record_counts_though_the_runtime_does_not_show_what_was_given() {
+    let mut node = Node::new();
+    let (pod_a, _) = given(&mut node, "a", 2, &["GPU-a::0"]);
+    // It comes by CDI, of which this runtime shows nothing.
+    let hidden = whole("a", 2);
+    let running = made(hidden.clone(), &pod_a, &node.create(&pod_a, &hidden));
+    // Let in while no decision came in time, with what the plugin offers side by side.
+    let (pod_b, b) = given(&mut node, "b", 2, &["GPU-a"]);
+    let beside = ContainerFacts { sandbox: pod_b.id.clone(), state: ContainerState::Running, ..b };
+    let mut back = Node::new();
+    given(&mut back, "a", 2, &["GPU-a::0"]);
+    given(&mut back, "b", 2, &["GPU-a"]);
+    back.step(synchronize(&[&pod_b, &pod_a], &[&beside, &running]));
+    assert_eq!((held_gpus(&back, "a"), held_gpus(&back, "b")), (vec!["GPU-a::0".to_owned()], vec![]));
 }

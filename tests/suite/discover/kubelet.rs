@@ -40,7 +40,6 @@ struct Node {
     dir: tempfile::TempDir,
     answers: Arc<Answers>,
     kubelet: Kubelet,
-    _reactor: Option<tokio::runtime::Runtime>,
 }
 
 fn pod(name: &str, gpu: &str, node: i64) -> PodResources {
@@ -68,17 +67,19 @@ impl Node {
         }
         let kubelet = Kubelet::new(Root::open(dir.path()).unwrap(), BUDGET);
         let answers = Answers { get: Get::Answers, pods: Vec::new(), asked: Mutex::default() };
-        Self { dir, answers: Arc::new(answers), kubelet, _reactor: None }
+        Self { dir, answers: Arc::new(answers), kubelet }
     }
 
     fn serve(&mut self, get: Get, pods: Vec<PodResources>) {
         self.answers = Arc::new(Answers { get, pods, asked: Mutex::default() });
         let (path, answers) = (self.dir.path().join(SOCKET), Arc::clone(&self.answers));
-        let reactor =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = reactor.block_on(async { UnixListener::bind(path).unwrap() });
-        reactor.spawn(serve(listener, answers));
-        self._reactor = Some(reactor);
+        // Bound before anybody asks; the thread serves for as long as the tests run.
+        let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        std::thread::spawn(move || {
+            let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            reactor.block_on(async { serve(UnixListener::from_std(listener).unwrap(), answers).await });
+        });
     }
 
     fn with(get: Get, pods: Vec<PodResources>) -> Self {

@@ -4,9 +4,11 @@
 mod daemon;
 mod frames;
 mod messages;
+mod spec;
 
 pub use daemon::{Daemon, Place, Scripted, Seen, rejection};
 pub use messages::{container, guaranteed_pod, pod_request};
+pub use spec::{Cdi, Numbers, Open, Spec};
 
 use futures::{StreamExt, stream};
 use maitred::nri::proto::nri_ttrpc::{PluginClient, Runtime, create_runtime};

@@ -162,7 +162,8 @@ fn a_configuration_that_cannot_be_used_is_told_to_the_runtime() {
         drop(runtime);
 
         assert_eq!(answer, "unknown key \"mood\"");
-        daemon.ended().await.unwrap();
+        let ended = daemon.ended().await.unwrap_err().to_string();
+        assert!(ended.ends_with(&answer), "and to whoever reads our own log: {ended}");
     });
 }
 

@@ -25,7 +25,7 @@ fn machine() -> Topology {
     snapshot::from_json(include_str!("../../../packaging/examples/h100-server.json")).unwrap()
 }
 
-struct NoCgroups;
+pub(super) struct NoCgroups;
 
 impl Cgroups for NoCgroups {
     fn observe(&self, _: &str) -> Result<Option<Observed>, BoxError> {
@@ -48,7 +48,7 @@ impl Cgroups for NoCgroups {
     }
 }
 
-struct NoHints;
+pub(super) struct NoHints;
 
 impl Hints for NoHints {
     fn load(&self) -> Vec<Record> {
@@ -68,7 +68,7 @@ impl Allotments for NoKubelet {
     }
 }
 
-struct SameDevices;
+pub(super) struct SameDevices;
 
 impl Devices for SameDevices {
     fn changed(&self) -> bool {

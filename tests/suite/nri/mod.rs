@@ -6,6 +6,7 @@ mod handshake;
 mod load;
 mod measure;
 mod reconnect;
+mod swaps;
 
 use crate::fake_runtime::{Daemon, FakeRuntime, Place, Scripted, Seen};
 use std::future::Future;

@@ -3,7 +3,7 @@
 use super::{container, cpus, json, plan_text, pod};
 
 /// A pod with these annotations and one container of these limits.
-fn annotated(name: &str, annotations: &str, limits: &str) -> String {
+pub(super) fn annotated(name: &str, annotations: &str, limits: &str) -> String {
     pod(name, limits)
         .replace(&format!("{{name: {name}}}"), &format!("{{name: {name}, annotations: {{{annotations}}}}}"))
 }
