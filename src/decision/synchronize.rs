@@ -131,9 +131,9 @@ fn adopt(
 
 /// The pod's nodes are those its first container sits on.
 fn remember_seat(state: &mut State, pod: &PodFacts, scope: Scope, placement: &Placement) {
-    // Where nothing was aligned nothing is said about where the rest of the pod belongs.
-    let aligned = placement.affinity.is_some();
-    if scope == Scope::Pod && aligned && state.ledger.seat(&pod.uid).is_none() {
+    // Who holds only what it was given was not seated: that says nothing about where the rest of the pod belongs.
+    let seated = placement.affinity.is_some() || !placement.cpus.is_empty() || !placement.memory.is_empty();
+    if scope == Scope::Pod && seated && state.ledger.seat(&pod.uid).is_none() {
         let seat = Seat { affinity: placement.affinity.clone(), preferred: placement.preferred };
         state.ledger.set_seat(pod.uid.clone(), seat);
     }

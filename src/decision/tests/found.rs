@@ -232,3 +232,26 @@ fn options_that_no_longer_go_together_take_nothing_from_what_runs() {
     assert!(found.updates.is_empty(), "{:?}", found.updates);
     assert_eq!(stricter.held(), 1);
 }
+
+/// On one node nothing is aligned, and what has stopped was seated there all the same.
+#[test]
+fn on_a_machine_of_one_node_a_stopped_container_gets_its_cpus_back() {
+    let mut topology = machine();
+    topology.numa_nodes.truncate(1);
+    topology.packages.truncate(1);
+    topology.cores.truncate(2);
+    topology.cpus = "0-3".parse().unwrap();
+    topology.packages[0].cpus = topology.cpus.clone();
+    (topology.gpus, topology.nics) = (Vec::new(), Vec::new());
+    let mut owner = settings();
+    owner.policy.scope = Scope::Pod;
+    let mut node = Node::over(topology.clone(), owner.clone());
+    let first = node.create(&pod("a"), &whole("a", 3));
+    let hints = vec![Record::parse(edit(&first).record.as_ref().unwrap()).unwrap()];
+
+    let mut fresh = Node::over(topology, owner);
+    let (pods, containers) = (vec![pod("a")], Vec::new());
+    fresh.step(Event::Synchronize { pods, containers, observed: BTreeMap::new(), hints });
+
+    assert_eq!(edit(&fresh.create(&pod("a"), &whole("a", 3))).cpus, edit(&first).cpus);
+}
