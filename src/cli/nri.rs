@@ -165,7 +165,8 @@ impl Node {
         let state =
             State::new(Arc::new(self.machine.now()?), &config.reserve(), &config.gpu.annotation_pool)?;
         state.ledger().machine().check_options(&config.policy.cpu)?;
-        let mut settings = config.settings(state.ledger().machine().reserved().clone(), self.features(host));
+        let mut settings =
+            config.settings(state.ledger().machine().reserved().clone(), self.kernel_features());
         settings.launcher = self.launcher.clone();
         settings.authority = self.authority(config.authority);
         if settings.mode == Mode::Enforce {
@@ -174,10 +175,10 @@ impl Node {
         Ok(Setup { state, settings })
     }
 
-    /// What the runtime can do, and the kernel below it.
-    fn features(&self, host: &nri::Host) -> Features {
+    /// What the kernel can do; the runtime's part is filled in where the registration is.
+    fn kernel_features(&self) -> Features {
         let KernelModes { preferred_many, weighted_interleave } = self.kernel;
-        Features { preferred_many, weighted_interleave, ..host.features() }
+        Features { preferred_many, weighted_interleave, ..Features::default() }
     }
 
     /// Two managers must not hand out the same CPUs: where the kubelet's static policy does, it is followed.
@@ -218,7 +219,7 @@ impl Node {
 /// Other GPUs than the device plugin's are given whole or not at all, so the runtime must be able to take a device
 /// away again, and every CPU must be ours to fit around them.
 fn can_swap(settings: &Settings, host: &nri::Host) -> Result<(), BoxError> {
-    let Features { remove_devices, add_cdi, .. } = settings.features;
+    let Features { remove_devices, add_cdi, .. } = host.features();
     let word = match settings.gpu_placement {
         GpuPlacement::Keep => return Ok(()),
         GpuPlacement::Repair => "repair",

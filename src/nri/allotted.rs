@@ -1,8 +1,9 @@
 //! Exact requests: what the kubelet allotted to a pod, read once before the first event that can use it.
 
 use crate::decision::Event;
-use crate::model::{ContainerName, PodAllotment, PodFacts, PodUid};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::model::{PodAllotment, PodFacts, PodUid};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The kubelet's books, as much of them as the daemon needs. Reading may take as long as the budget they were made
 /// with, no longer.
@@ -14,40 +15,54 @@ pub trait Allotments: Send + Sync {
     fn pods(&self, pods: &[PodFacts]) -> BTreeMap<PodUid, PodAllotment>;
 }
 
-/// The pods that have been read, with the containers that were in them.
-#[derive(Debug, Default)]
-pub(super) struct Allotted(BTreeMap<PodUid, BTreeSet<ContainerName>>);
+/// What was read of pods that have not ended. Clones are of the same book, which is never held while the kubelet is
+/// asked: who answers in the decision's stead looks into it too.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Allotted(Arc<Mutex<BTreeMap<PodUid, PodAllotment>>>);
 
 impl Allotted {
     /// What is to be known before an event is decided about: all pods' allotments when the runtime tells all it has,
     /// a pod's when its sandbox is made, and again for a container that was not in it then.
-    pub fn before(&mut self, event: &Event, source: &dyn Allotments) -> Vec<Event> {
+    pub fn before(&self, event: &Event, source: &dyn Allotments) -> Vec<Event> {
         match event {
             Event::Synchronize { pods, .. } => {
-                self.0.clear();
+                self.book().clear();
                 let read = source.pods(pods);
                 read.into_iter().map(|(uid, allotment)| self.news(uid, allotment)).collect()
             }
             Event::RunPod(pod) => self.read(pod, source),
-            Event::Create(pod, container) => match self.0.get(&pod.uid) {
-                Some(known) if known.contains(&container.name) => Vec::new(),
-                _ => self.read(pod, source),
-            },
+            Event::Create(pod, container) => {
+                let book = self.book();
+                let known =
+                    book.get(&pod.uid).is_some_and(|known| known.containers.contains_key(&container.name));
+                drop(book);
+                if known { Vec::new() } else { self.read(pod, source) }
+            }
             Event::StopPod(pod) | Event::RemovePod(pod) => {
-                self.0.remove(&pod.uid);
+                self.book().remove(&pod.uid);
                 Vec::new()
             }
             _ => Vec::new(),
         }
     }
 
-    fn read(&mut self, pod: &PodFacts, source: &dyn Allotments) -> Vec<Event> {
+    /// What is known of a pod.
+    pub fn of(&self, pod: &PodUid) -> Option<PodAllotment> {
+        self.book().get(pod).cloned()
+    }
+
+    /// Entries are replaced whole, so a panic elsewhere has not left one half done.
+    fn book(&self) -> MutexGuard<'_, BTreeMap<PodUid, PodAllotment>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, pod: &PodFacts, source: &dyn Allotments) -> Vec<Event> {
         let allotment = source.pod(pod);
         allotment.map(|allotment| self.news(pod.uid.clone(), allotment)).into_iter().collect()
     }
 
-    fn news(&mut self, uid: PodUid, allotment: PodAllotment) -> Event {
-        self.0.insert(uid.clone(), allotment.containers.keys().cloned().collect());
+    fn news(&self, uid: PodUid, allotment: PodAllotment) -> Event {
+        self.book().insert(uid.clone(), allotment.clone());
         Event::Allotted(uid, allotment)
     }
 }
@@ -78,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_pod_is_read_once_and_again_for_a_container_it_did_not_have() {
-        let (mut allotted, books) = (Allotted::default(), Books::default());
-        let mut news = |event: Event| allotted.before(&event, &books).len();
+        let (allotted, books) = (Allotted::default(), Books::default());
+        let news = |event: Event| allotted.before(&event, &books).len();
         assert_eq!(news(Event::RunPod(pod("a"))), 1);
         assert_eq!(news(Event::Create(pod("a"), container("main"))), 0, "it is known");
         assert_eq!(
@@ -96,8 +111,8 @@ mod tests {
 
     #[test]
     fn everything_is_read_anew_when_the_runtime_tells_all_it_has() {
-        let (mut allotted, books) = (Allotted::default(), Books::default());
-        let mut news = |event: Event| allotted.before(&event, &books);
+        let (allotted, books) = (Allotted::default(), Books::default());
+        let news = |event: Event| allotted.before(&event, &books);
         news(Event::RunPod(pod("gone")));
         let pods = vec![pod("a"), pod("unknown")];
         let told = news(Event::Synchronize {
@@ -107,6 +122,7 @@ mod tests {
             hints: Vec::new(),
         });
         assert!(matches!(&told[..], [Event::Allotted(uid, _)] if *uid == pod("a").uid), "{told:?}");
+        assert!(allotted.of(&pod("a").uid).is_some() && allotted.of(&pod("gone").uid).is_none());
         assert_eq!(news(Event::Create(pod("a"), container("main"))).len(), 0);
         assert_eq!(news(Event::Create(pod("gone"), container("main"))).len(), 1);
     }

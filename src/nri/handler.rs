@@ -12,9 +12,7 @@ use super::verdicts::VerdictLog;
 use crate::decision::{
     self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State,
 };
-use crate::model::{
-    ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement, PodAllotment, PodUid,
-};
+use crate::model::{ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -124,15 +122,15 @@ impl Seating {
         off: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         let off: Switch = Arc::new(off);
-        let (settings, log, allotted) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let spare = Spare { settings, allotted, log, off: Arc::clone(&off) };
+        let (settings, log, allotted) = (Mutex::default(), Mutex::default(), Allotted::default());
+        let spare = Spare { settings, allotted: allotted.clone(), log, off: Arc::clone(&off) };
         Self {
             prepare: Box::new(prepare),
             cgroups: around.cgroups,
             hints: around.hints,
             remembered: Remembered::default(),
             allotments: around.allotments,
-            allotted: Allotted::default(),
+            allotted,
             devices: Refresher::new(around.devices),
             off,
             current: None,
@@ -208,10 +206,8 @@ impl Handler for Seating {
             *hints = self.hints.load();
             self.remembered = Remembered::of(hints);
         }
-        self.spare.remember(&event);
         let Some(current) = &mut self.current else { return Outcome::default() };
         for news in self.allotted.before(&event, &*self.allotments) {
-            self.spare.remember(&news);
             decision::step(&mut current.state, news, &current.enforced);
         }
         let settings = if (self.off)() { &current.off } else { &current.enforced };
@@ -306,22 +302,10 @@ fn take_turn(
 /// Answers when the state cannot be reached: from the settings alone.
 struct Spare {
     settings: Mutex<Option<Settings>>,
-    /// What the kubelet allotted to pods that have not ended.
-    allotted: Mutex<BTreeMap<PodUid, PodAllotment>>,
+    /// The handler's own book.
+    allotted: Allotted,
     log: Mutex<VerdictLog>,
     off: Switch,
-}
-
-impl Spare {
-    fn remember(&self, event: &Event) {
-        match event {
-            Event::Allotted(pod, allotment) => {
-                lock(&self.allotted).insert(pod.clone(), allotment.clone());
-            }
-            Event::StopPod(pod) | Event::RemovePod(pod) => drop(lock(&self.allotted).remove(&pod.uid)),
-            _ => {}
-        }
-    }
 }
 
 impl Fallback for Spare {
@@ -332,7 +316,7 @@ impl Fallback for Spare {
             settings.mode = Mode::Off;
         }
         let allotted = match event {
-            Event::Create(pod, _) => lock(&self.allotted).get(&pod.uid).cloned(),
+            Event::Create(pod, _) => self.allotted.of(&pod.uid),
             _ => None,
         };
         let Outcome { reply, verdicts, .. } = decision::failure(event, allotted.as_ref(), &settings, why);

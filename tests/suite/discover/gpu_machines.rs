@@ -1,6 +1,6 @@
 //! Whole machines of GPUs, from the descriptions beside the stand-in NVML: what the model holds of each.
 
-use super::gpus::library;
+use super::gpus::{library, read_by};
 use super::tree::{Regular, Tree};
 use maitred::discover::{NvmlLibrary, Options, Root, machine};
 use maitred::model::{Gpu, PciDistance};
@@ -62,20 +62,10 @@ fn described(name: &str) -> Value {
 }
 
 fn read_with(tree: &Tree, library: &Path, nvml: &Value) -> Value {
-    let config = tree.path().join("nvml.json");
-    std::fs::write(&config, nvml.to_string()).unwrap();
-    let done = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "discover::gpu_machines::child", "--ignored"])
-        .env("FAKE_NVML_CONFIG", config)
-        .env("FAKE_NVML_STATE", tree.path().join("state.json"))
-        .env("MAITRED_TEST_TREE", tree.path())
-        .env("MAITRED_TEST_NVML", library)
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    let answer = read_by("discover::gpu_machines::child", tree, library, nvml);
     let state = std::fs::read_to_string(tree.path().join("state.json")).unwrap();
     assert!(state.contains("\"open\":0"), "NVML is held open: {state}");
-    serde_json::from_str(&std::fs::read_to_string(tree.path().join("answer.json")).unwrap()).unwrap()
+    answer
 }
 
 /// The GPUs, of whom nothing was worth a warning.

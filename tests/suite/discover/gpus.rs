@@ -6,7 +6,7 @@
 use super::tree::{Regular, Tree};
 use maitred::discover::{NvmlLibrary, Options, Root, machine, snapshot};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const TWO_NODES: Regular = Regular { sockets: 2, nodes_per_socket: 1, cores_per_node: 2, threads: 1 };
@@ -43,10 +43,15 @@ fn child() {
 }
 
 fn read_with(tree: &Tree, library: &str, nvml: Value) -> Value {
+    read_by("discover::gpus::child", tree, library.as_ref(), &nvml)
+}
+
+/// What the test `child` makes of the tree in a process of its own: NVML is one to a process.
+pub fn read_by(child: &str, tree: &Tree, library: &Path, nvml: &Value) -> Value {
     let config = tree.path().join("nvml.json");
     std::fs::write(&config, nvml.to_string()).unwrap();
     let done = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "discover::gpus::child", "--ignored"])
+        .args(["--exact", child, "--ignored"])
         .env("FAKE_NVML_CONFIG", config)
         .env("FAKE_NVML_STATE", tree.path().join("state.json"))
         .env("MAITRED_TEST_TREE", tree.path())
