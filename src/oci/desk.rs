@@ -4,15 +4,17 @@
 use super::books::{Books, Entries, raw, told};
 use super::facts::Party;
 use super::fault::Step;
+use super::pages::{free_pages, hugepage_hints};
 use super::{OciError, journal, machine};
 use crate::config::{Authority, Config, LogLevel};
 use crate::decision::{
-    self, CpusetUpdate, Edit, Event, Features, Mode, Outcome, PagesByNode, Reply, Settings, State, Verdict,
+    self, CpusetUpdate, Edit, Event, Features, GpuPlacement, Mode, Outcome, Reply, Settings, State, Verdict,
+    hides_hugepages, names_gpus, wants_hugepages,
 };
 use crate::discover::{self, Root};
 use crate::host::{Cgroups, launcher};
 use crate::ledger::Record;
-use crate::model::{ContainerId, ContainerKey, CpuSet, Rejection};
+use crate::model::{ContainerFacts, ContainerId, ContainerKey, CpuSet, Rejection};
 use crate::store::{Allocation, By, Process, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -76,14 +78,15 @@ impl Desk {
         if party.carries.is_some() && party.in_kubernetes {
             return Err(OciError::Forged { id: party.container.id.clone() });
         }
+        if let Some(problem) = entries.unclear.first() {
+            return Err(OciError::Unclear { problem: problem.clone() });
+        }
         let mut state = self.state()?;
         let settings = self.settings(party, &state);
+        self.check_swaps(party, &state, &settings)?;
         let before = self.take_in(&mut state, entries, &settings)?;
-        if !party.container.resources.hugepage_limits.is_empty() {
-            let pages = self.pages(&state)?;
-            decision::step(&mut state, Event::Pages(pages), &settings);
-        }
-        let event = Event::Create(party.pod.clone(), party.container.clone());
+        let container = self.with_pages(party, &mut state, &settings)?;
+        let event = Event::Create(party.pod.clone(), container);
         let Outcome { reply, mut writes, verdicts, .. } = decision::step(&mut state, event, &settings);
         say(self.by, &verdicts, begin);
         Step::Decided.strike();
@@ -234,17 +237,38 @@ impl Desk {
         Ok(outcome.writes)
     }
 
-    fn pages(&self, state: &State) -> Result<decision::Pages, OciError> {
-        let free = discover::free_hugepages(&self.root)?;
-        let mut in_use: BTreeMap<ContainerId, PagesByNode> = BTreeMap::new();
-        for (id, path) in state.hugepage_holders() {
-            let used = in_use.entry(id.clone()).or_default();
-            for (_, size) in free.keys() {
-                let by_node = self.cgroups.hugepages_in_use(path, *size).ok().flatten().unwrap_or_default();
-                used.extend(by_node.into_iter().map(|(node, bytes)| ((node, *size), bytes)));
-            }
+    /// Only the daemon can put another GPU in the place of one that was given; who wants that must be told.
+    fn check_swaps(&self, party: &Party, state: &State, settings: &Settings) -> Result<(), OciError> {
+        let word = match settings.gpu_placement {
+            GpuPlacement::Keep => return Ok(()),
+            GpuPlacement::Repair => "repair",
+            GpuPlacement::Choose => "choose",
+        };
+        match settings.mode == Mode::Enforce && names_gpus(&party.container, state.topology()) {
+            true => Err(OciError::Swaps { word }),
+            false => Ok(()),
         }
-        Ok(decision::Pages { free, in_use })
+    }
+
+    /// The container with what its limits do not tell of huge pages; where it is to get some, those that are really
+    /// free are read.
+    fn with_pages(
+        &self,
+        party: &Party,
+        state: &mut State,
+        settings: &Settings,
+    ) -> Result<ContainerFacts, OciError> {
+        let mut container = party.container.clone();
+        if party.in_kubernetes && hides_hugepages(&container) {
+            let pools = state.topology().numa_nodes.iter().flat_map(|node| node.hugepages.keys().copied());
+            let parent = &party.pod.cgroup_parent;
+            container.hugepages = hugepage_hints(&self.cgroups, &pools.collect(), parent, &container.mounts)?;
+        }
+        if wants_hugepages(&party.pod, &container) {
+            let pages = free_pages(&self.root, &self.cgroups, state.hugepage_holders())?;
+            decision::step(state, Event::Pages(pages), settings);
+        }
+        Ok(container)
     }
 
     fn allocation(&self, party: &Party, place: Place, state: &State, edit: &Edit) -> Allocation {

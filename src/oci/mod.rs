@@ -2,7 +2,7 @@
 //!
 //! A container's way through: `hook` or `runtime` is called, `bundle` reads its `config.json` (`outline` what is
 //! read of it, `names` who it is, `facts` what it asks for), `desk` decides with everybody else shut out (`books`
-//! is the shared store, `machine` the topology that it keeps), `edit` puts the answer into the `document`, and
+//! is the shared store, `machine` the topology that it keeps, `pages` the huge pages there are), `edit` puts the answer into the `document`, and
 //! `handover` makes the process the runtime.
 
 mod arguments;
@@ -21,6 +21,7 @@ mod journal;
 mod machine;
 mod names;
 mod outline;
+mod pages;
 mod place;
 pub mod runtime;
 
@@ -30,3 +31,4 @@ pub use desk::Surroundings;
 pub use error::OciError;
 pub use facts::Party;
 pub use journal::DEFAULT_LOG;
+pub use pages::{free_pages, hugepage_hints};

@@ -108,6 +108,22 @@ fn an_annotation_tells_which_container_gets_how_much() {
     assert_eq!((promised(&node, "early"), promised(&node, "late")), (0, 16));
 }
 
+/// A program can map huge pages without any mount: nobody is to think that they were promised.
+#[test]
+fn a_container_that_shows_no_pages_of_its_pods_is_said_to_have_none_promised() {
+    let mut node = Node::new();
+    let early = node.create(&pod("p"), &hidden("early", 32, false));
+    let line = &early.verdicts[0];
+    assert!(line.warn && promised(&node, "early") == 0);
+    let text = "; 32Mi of its pod's 2Mi pages are promised to no container: it mounts none (annotation \
+                hugepages-SIZE.maitred.io says how much is its own)";
+    assert!(line.reason.ends_with(text), "{}", line.reason);
+    let main = node.create(&pod("p"), &hidden("main", 32, true));
+    assert!(!main.verdicts[0].warn, "{}", main.verdicts[0].reason);
+    let late = node.create(&pod("p"), &hidden("late", 32, false));
+    assert!(!late.verdicts[0].warn, "all of them are promised: {}", late.verdicts[0].reason);
+}
+
 #[test]
 fn an_annotation_asks_for_no_more_than_the_pod_has() {
     let mut node = Node::new();
