@@ -24,11 +24,12 @@ mod outline;
 mod pages;
 mod place;
 pub mod runtime;
+mod surroundings;
 
 pub use books::{Books, Entries, process, raw, record};
 pub use bundle::Bundle;
-pub use desk::Surroundings;
 pub use error::OciError;
 pub use facts::Party;
 pub use journal::DEFAULT_LOG;
 pub use pages::{free_pages, hugepage_hints};
+pub use surroundings::Surroundings;
