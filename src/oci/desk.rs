@@ -144,9 +144,12 @@ impl Desk {
         }
         let ends = entries.living.iter().any(|(one, known)| Some(&one.id) == ended || !known.runs);
         entries.living = self.end(entries.living, ended)?;
-        // Nobody has ended: nothing has become free.
+        // Nobody has ended: nothing has become free. Nobody is left: it is free for nobody.
         if !ends && entries.dead.is_empty() {
             return Ok(());
+        }
+        if entries.living.is_empty() {
+            return self.forget(&entries.dead);
         }
         let mut state = self.state()?;
         let settings = self.config.settings(state.ledger().machine().reserved().clone(), self.features);
@@ -232,10 +235,7 @@ impl Desk {
         settings: &Settings,
     ) -> Result<Vec<CpusetUpdate>, OciError> {
         if settings.mode == Mode::Enforce {
-            for key in &entries.dead {
-                tracing::info!(%key, "its container has ended: released");
-                self.store.remove(key)?;
-            }
+            self.forget(&entries.dead)?;
         }
         let known = entries.living.into_iter().map(|(_, known)| known).collect();
         let outcome = decision::step(state, Event::Elsewhere(known), settings);
@@ -254,6 +254,14 @@ impl Desk {
             true => Err(OciError::Swaps { word }),
             false => Ok(()),
         }
+    }
+
+    fn forget(&self, dead: &[ContainerKey]) -> Result<(), OciError> {
+        for key in dead {
+            tracing::info!(%key, "its container has ended: released");
+            self.store.remove(key)?;
+        }
+        Ok(())
     }
 
     /// The container with what its limits do not tell of huge pages; where it is to get some, those that are really

@@ -174,6 +174,30 @@ fn hidden_pages_are_promised_only_where_they_are_free() {
     assert!(text.starts_with("TopologyAffinityError"), "{text}");
 }
 
+/// Before Linux 5.16 nobody tells who uses how much where: no more than is free, and no more than the books leave.
+#[test]
+fn where_no_use_is_told_the_books_and_the_free_pages_decide() {
+    let place = |id, mebibytes: u64| ((NodeId(id), HugepageSize::MIB2), Bytes(mebibytes << 20));
+    let on_node_1 = |mebibytes| {
+        let free = [place(0, 0), place(1, mebibytes), place(2, 0), place(3, 0)].into();
+        Event::Pages(Pages { free, ..Pages::default() })
+    };
+    let mut node = Node::new();
+    node.step(on_node_1(128));
+    assert_eq!(
+        edit(&node.create(&pod("p"), &hidden("main", 120, true))).mems.as_ref().unwrap().to_string(),
+        "1"
+    );
+    // All are free still: it may not have touched any.
+    let text = refusal(&node.create(&pod("q"), &hidden("q", 16, true)));
+    assert!(text.starts_with("TopologyAffinityError"), "{text}");
+    // What is free by now may be what the books have left, and is given; no more.
+    node.step(on_node_1(8));
+    let text = refusal(&node.create(&pod("r"), &hidden("r", 10, true)));
+    assert!(text.starts_with("TopologyAffinityError"), "{text}");
+    assert_eq!(edit(&node.create(&pod("s"), &hidden("s", 8, true))).mems.as_ref().unwrap().to_string(), "1");
+}
+
 #[test]
 fn one_gibibyte_pages_are_promised_as_well() {
     let mut facts = whole("main", 1);
