@@ -99,6 +99,18 @@ impl State {
         self.live.iter().map(|(id, live)| (id, live.cgroups_path.as_str()))
     }
 
+    /// Whether a sandbox has been told of, and not its end.
+    #[must_use]
+    pub fn knows_sandbox(&self, id: &str) -> bool {
+        self.pods.contains_key(id)
+    }
+
+    /// The cgroups of a sandbox's containers that live, as far as is known.
+    pub fn cgroups_in(&self, sandbox: &str) -> impl Iterator<Item = &str> {
+        let of_it = self.live.values().filter(move |live| live.sandbox == sandbox);
+        of_it.map(|live| live.cgroups_path.as_str())
+    }
+
     /// The machine's devices are these from now on; the rest of it stays. What is held is held still.
     pub(super) fn refresh(&mut self, devices: Topology) {
         let Topology { gpus, nics, pci, cdi, mig_nodes, .. } = devices;

@@ -17,6 +17,7 @@ pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {
         annotations: pod.annotations.into_iter().collect(),
         runtime_handler: pod.runtime_handler,
         cgroup_parent: linux.cgroup_parent,
+        cgroups_path: linux.cgroups_path,
         resources: linux.pod_resources.into_option().map(resources),
     }
 }
