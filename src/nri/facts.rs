@@ -7,6 +7,9 @@ use crate::model::{
 };
 use protobuf::MessageField;
 
+/// The type of a block device's node: a volume, whose numbers mean something else than a character device's.
+const BLOCK: &str = "b";
+
 pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {
     let linux = pod.linux.into_option().unwrap_or_default();
     PodFacts {
@@ -33,7 +36,7 @@ pub(super) fn container(container: proto::Container) -> ContainerFacts {
         args: container.args,
         env: container.env,
         mounts: container.mounts.into_iter().map(mount).collect(),
-        devices: linux.devices.into_iter().map(device).collect(),
+        devices: linux.devices.into_iter().filter(|device| device.type_ != BLOCK).map(device).collect(),
         cdi_devices: container.cdi_devices.into_iter().map(|device| device.name).collect(),
         cgroups_path: linux.cgroups_path,
         oom_score_adj: linux.oom_score_adj.as_ref().map(|score| score.value),

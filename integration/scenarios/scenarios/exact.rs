@@ -86,7 +86,7 @@ fn stolen_once(node: &Node) -> Result<()> {
     let [gpu, free] = two(node)?;
     let owner = node.run(Pod::guaranteed("owner", 1, 64).gpus(Delivery::Env, &[&gpu]))?;
     let text = expect::refused(node.run(claimant(&gpu)), &[&gpu.uuid])?;
-    expected!(text.contains(&owner.pod.uid), "it does not say whose the GPU is: {text}");
+    expected!(text.contains("default/owner/main"), "it does not say whose the GPU is: {text}");
     let honest = node.run(Pod::burstable("honest", 100).gpus(Delivery::Env, &[&free]))?;
     expect::same(VISIBLE, &vec![free.uuid], &node.look(&honest)?.gpus())?;
     expect::same(VISIBLE, &vec![gpu.uuid], &node.look(&owner)?.gpus())

@@ -263,7 +263,7 @@ fn what_somebody_names_is_not_chosen_for_another() {
     node.create(&claimer_pod, &claimer);
     assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-b");
     let text = refusal(&node.create(&asking("b", "3"), &whole("b", 1)));
-    assert!(text.contains("GPU GPU-a counts as in use: uid-s/s names it"), "{text}");
+    assert!(text.contains("GPU GPU-a counts as in use: default/s/s names it"), "{text}");
     node.stop(&claimer_pod, &claimer);
     assert_eq!(edit(&node.create(&asking("c", "1"), &whole("c", 1))).env[0].1, "GPU-a");
 }
