@@ -265,11 +265,11 @@ impl nri::Cgroups for Files {
     }
 
     fn is_there(&self, cgroups_path: &str) -> Result<bool, BoxError> {
-        Ok(self.cgroups.is_there(cgroups_path)?)
+        Ok(self.cgroups.look_for(cgroups_path)?)
     }
 
     fn is_pod_there(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
-        Ok(self.cgroups.is_pod_there(cgroup_parent)?)
+        Ok(self.cgroups.look_for_pod(cgroup_parent)?)
     }
 
     fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError> {

@@ -33,7 +33,7 @@ impl Cgroups {
     ///
     /// # Errors
     /// That is no such path, or the hierarchy cannot be looked into.
-    pub fn is_there(&self, cgroups_path: &str) -> Result<bool, HostError> {
+    pub fn look_for(&self, cgroups_path: &str) -> Result<bool, HostError> {
         is_dir(self.cpuset.container(cgroups_path)?)
     }
 
@@ -41,7 +41,7 @@ impl Cgroups {
     ///
     /// # Errors
     /// That is no such path, or the hierarchy cannot be looked into.
-    pub fn is_pod_there(&self, cgroup_parent: &str) -> Result<bool, HostError> {
+    pub fn look_for_pod(&self, cgroup_parent: &str) -> Result<bool, HostError> {
         is_dir(self.cpuset.pod(cgroup_parent)?)
     }
 

@@ -163,4 +163,19 @@ mod tests {
 
         assert_eq!((facts.id.as_str(), facts.state), ("c1", ContainerState::Unknown));
     }
+
+    #[test]
+    fn a_block_devices_numbers_are_no_character_devices() {
+        let node = |type_: &str, path: &str| proto::LinuxDevice {
+            path: path.into(),
+            type_: type_.into(),
+            major: 195,
+            ..Default::default()
+        };
+        let devices = vec![node("b", "/dev/volume"), node("c", "/dev/nvidia0"), node("", "/dev/untold")];
+        let linux = proto::LinuxContainer { devices, ..Default::default() };
+        let facts = container(proto::Container { linux: Some(linux).into(), ..Default::default() });
+        let paths: Vec<&str> = facts.devices.iter().map(|node| node.path.as_str()).collect();
+        assert_eq!(paths, ["/dev/nvidia0", "/dev/untold"]);
+    }
 }

@@ -52,7 +52,9 @@ fn a_pod_that_ended_while_nobody_listened_gets_no_seat_back() {
     let old = pod("old");
     let key = ContainerKey::new(old.uid.clone(), "old".into());
     let placement = Placement { cpus: "4-7".parse().unwrap(), ..Placement::default() };
-    notes.keep(&key, Some(&Record::new(&key, &"id-old".into(), &placement)));
+    let record = Record::new(&key, &"id-old".into(), &placement);
+    let kept = Kept { record, cgroups_path: None, pod_cgroup: None, stopped: true };
+    notes.keep(&key, Some(&kept));
 
     seating.handle(everything(vec![old.clone()], vec![]));
     assert_eq!(held(&seating), 1, "its container may come back");
