@@ -81,7 +81,7 @@ fn mig(node: &mut Node) -> Result<()> {
             [mig_uuid(0), format!("{index}:0"), gpu.uuid.clone(), gpu.uuid.to_lowercase(), gpu.pci.clone()]
         {
             let thief = Pod::burstable("thief", 100).env(VISIBLE, &named);
-            expect::refused(node.run(thief), &["which was given to default/first/main"])?;
+            expect::refused(node.run(thief), &["to default/first/main"])?;
         }
         Ok(())
     })

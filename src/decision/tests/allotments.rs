@@ -471,7 +471,9 @@ fn linked_gpus_on_two_nodes_are_found_where_the_policy_allows_two() {
     let mut node = Node::over(topology, open);
     let mut linked = asking("a", "2");
     linked.annotations.insert("gpu-link.maitred.io".into(), "nvlink".into());
-    let outcome = node.create(&linked, &whole("a", 4));
+    let mut wide = whole("a", 6);
+    wide.resources.memory_limit = Some(12 << 30);
+    let outcome = node.create(&linked, &wide);
     assert_eq!(edit(&outcome).env[0].1, "GPU-b,GPU-d");
     assert_eq!(edit(&outcome).mems.as_ref().unwrap().to_string(), "1,3");
 }
