@@ -34,6 +34,14 @@ impl nri::Cgroups for Files {
         Ok(self.cgroups.observe(cgroups_path)?)
     }
 
+    fn is_there(&self, cgroups_path: &str) -> Result<bool, BoxError> {
+        Ok(self.cgroups.look_for(cgroups_path)?)
+    }
+
+    fn is_pod_there(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
+        Ok(self.cgroups.look_for_pod(cgroup_parent)?)
+    }
+
     fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError> {
         let holders = holders.iter().map(|(id, path)| (id, path.as_str()));
         Ok(oci::free_pages(&self.root, &self.cgroups, holders)?)
