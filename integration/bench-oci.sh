@@ -12,7 +12,7 @@ maitred=$(realpath "$1")/maitred
 rounds=$2
 runtime=$(command -v "${3:-runc}")
 work=$(mktemp -d /tmp/maitred-bench.XXXXXX)
-trap 'rm -rf "$work"' EXIT
+trap 'rmdir /sys/fs/cgroup{,/*}/maitred-bench-$$ 2>/dev/null; rm -rf "$work"' EXIT
 
 mkdir -p "$work"/rootfs/{bin,proc,sys,dev}
 cp /bin/busybox "$work/rootfs/bin/true"

@@ -29,6 +29,7 @@ clean_up() {
     podman_ rm --all --force --time 0 >/dev/null 2>&1 || true
     umount -R "$work"/podman/*/overlay /usr/bin /etc /run/maitred /var/log/maitred 2>/dev/null || true
     rmdir /run/maitred /var/log/maitred 2>/dev/null || true
+    rmdir /sys/fs/cgroup{,/*}/maitred-oci-$$ 2>/dev/null || true
     rm -rf "$work"
 }
 trap clean_up EXIT
