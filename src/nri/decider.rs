@@ -103,6 +103,7 @@ enum Job {
     Decide { event: Event, arrived: Instant, answer: oneshot::Sender<Result<Answer, Failure>> },
     Posted(Event),
     Lost { created: Option<ContainerId>, answer: Answer },
+    Probe(oneshot::Sender<()>),
     End,
 }
 
@@ -152,6 +153,14 @@ impl Decider {
         let mut waiting = Waiting { created: created(&event), wait: Some(wait), jobs: &self.jobs };
         self.jobs.try_send(Job::Decide { event, arrived, answer }).map_err(|_| stuck())?;
         waiting.until(limit).await
+    }
+
+    /// Whether the thread comes to the end of what waits for it within `limit`.
+    pub async fn probe(&self, limit: Duration) -> Result<(), Failure> {
+        let (answer, wait) = oneshot::channel();
+        self.jobs.try_send(Job::Probe(answer)).map_err(|_| stuck())?;
+        let waited = tokio::time::timeout(limit, wait).await;
+        waited.map_err(|_| Failure::Late(limit))?.map_err(|_| gone())
     }
 
     fn fall_back(&self, event: &Event, failure: &Failure) -> Reply {
@@ -233,6 +242,7 @@ impl<H: Handler> Worker<H> {
                 Job::Decide { event, arrived, answer } => self.decide(event, arrived, answer),
                 Job::Posted(event) => self.follow_up(event),
                 Job::Lost { created, answer } => self.lost(created, answer),
+                Job::Probe(answer) => drop(answer.send(())),
                 Job::End => return,
             }
         }

@@ -25,6 +25,7 @@ pub mod proto;
 mod session;
 mod verdicts;
 mod version;
+mod watchdog;
 
 pub use allotted::Allotments;
 pub use daemon::{
