@@ -13,6 +13,7 @@ mod launcher;
 mod man;
 mod nri;
 mod oci;
+mod packages;
 mod plan;
 mod refusals;
 mod reports;
