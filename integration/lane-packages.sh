@@ -23,11 +23,14 @@ rpm=$(echo "$packages"/maitred-*.x86_64.rpm)
 if [ ! -f "$deb" ] || [ ! -f "$rpm" ]; then die "$packages holds no packages: make packages"; fi
 work=$(mktemp -d /var/tmp/maitred-packages.XXXXXX)
 trap 'rm -rf "$work"' EXIT
+: >"$work/said"
 passed=0 failed=0
 
+# check NAME COMMAND...: what it said is shown if it failed, and lies in $work/before for the next.
 check() {
     local name=$1
     shift
+    mv "$work/said" "$work/before"
     if "$@" >"$work/said" 2>&1; then
         passed=$((passed + 1))
         printf 'ok      %s\n' "$name"
@@ -87,19 +90,21 @@ other_deb() {
 say "the DEB"
 root=$work/debian
 cp -a "$cache/root" "$root"
+# The lanes have no use for man pages; a node has.
+rm -f "$root"/etc/dpkg/dpkg.cfg.d/*
 recorder "$root"
 dpkg_() { chroot "$root" dpkg "$@"; }
 into() { cp "$1" "$root/tmp/" && dpkg_ --install --force-confdef --force-confold "/tmp/${1##*/}"; }
 other_deb 0.0.1
 other_deb 99.0.0
 # shellcheck disable=SC2016  # dpkg-query fills these in
-is_at() { [ "$(chroot "$root" dpkg-query -W -f '${Version} ${Status}' maitred)" = "$1 install ok installed" ]; }
+is_at() { [ "$(chroot "$root" dpkg-query -W -f '${Version} ${db:Status-Status}' maitred)" = "$1 installed" ]; }
 version=$(dpkg-deb -f "$deb" Version)
 
 check "an older version installs" into "$work/maitred_0.0.1.deb"
 check "its files are there, and none that acts by itself" has_files "$root"
 check "it is neither started nor enabled" no grep -E '^(start|enable|restart)' "$root/systemctl.log"
-echo "mode = \"enforce\"" >"$root/etc/maitred/config.toml"
+printf 'version = 1\nmode = "enforce"\n' >"$root/etc/maitred/config.toml"
 touch "$root/runs"
 check "it upgrades to this one" into "$deb"
 check "the owner's configuration is kept" grep -qx 'mode = "enforce"' "$root/etc/maitred/config.toml"
@@ -112,7 +117,7 @@ check "this version is installed" is_at "$version"
 mkdir -p "$root/etc/containers/oci/hooks.d"
 cp "$project/hooks/containers/maitred.json" "$root/etc/containers/oci/hooks.d/"
 check "it is not removed while a hook leads to it" no dpkg_ --remove maitred
-check "and says where that hook is" grep -q '/etc/containers/oci/hooks.d/maitred.json' "$work/said"
+check "and says where that hook is" grep -q '/etc/containers/oci/hooks.d/maitred.json' "$work/before"
 check "and is whole" is_at "$version"
 rm "$root/etc/containers/oci/hooks.d/maitred.json"
 : >"$root/systemctl.log"
@@ -144,7 +149,7 @@ check "an older version installs" rpm_ --install --nodeps "$work/maitred-0.0.1.r
 check "its files are there, and none that acts by itself" has_files "$root"
 check "it is neither started nor enabled" no grep -E '^(start|enable|restart)' "$root/systemctl.log"
 check "its files are as packed" rpm_ --verify --nodeps maitred
-echo "mode = \"enforce\"" >"$root/etc/maitred/config.toml"
+printf 'version = 1\nmode = "enforce"\n' >"$root/etc/maitred/config.toml"
 touch "$root/runs"
 check "it upgrades to this one" rpm_ --upgrade --nodeps "$rpm"
 check "the owner's configuration is kept" grep -qx 'mode = "enforce"' "$root/etc/maitred/config.toml"
@@ -157,7 +162,7 @@ check "and forth" rpm_ --upgrade --nodeps "$rpm"
 mkdir -p "$root/etc/containerd"
 cp "$project/hooks/containerd/runtime-class.toml" "$root/etc/containerd/config.toml"
 check "it is not removed while a runtime class leads to it" no rpm_ --erase maitred
-check "and says where that is" grep -q '/etc/containerd/config.toml' "$work/said"
+check "and says where that is" grep -q '/etc/containerd/config.toml' "$work/before"
 check "and is whole" rpm_ --verify --nodeps --nofiles maitred
 rm "$root/etc/containerd/config.toml"
 check "it is removed" rpm_ --erase maitred
@@ -166,6 +171,7 @@ check "with nothing else touched" gentle "$root"
 # shellcheck disable=SC2317  # by name
 left() { find "$root" -xdev -name '*maitred*' -not -path '*/lib/rpm/*' -not -name '*.rpmsave' -print | grep .; }
 check "and leaves only the owner's configuration" test "$(left)" = "$root/etc/maitred"
+check "which is the owner's" grep -qx 'mode = "enforce"' "$root/etc/maitred/config.toml.rpmsave"
 
 say "what the distributions' checkers say"
 check "lintian" lintian --fail-on error,warning --suppress-tags-from-file "$project/packaging/deb/lintian-tags" "$deb"

@@ -47,7 +47,7 @@ lay_out() {
     install -m 755 "$out" "$package/launcher"
     local page
     for page in packaging/man/*; do gzip -9nc "$page" >"$package/man/${page##*/}.gz"; done
-    gzip -9nc CHANGELOG.md >"$package/changelog.gz"
+    gzip -9nc CHANGELOG.md >"$package/CHANGELOG.md.gz"
     python3 packaging/licences.py "$1" | gzip -9n >"$package/licences.txt.gz"
 }
 

@@ -4,5 +4,8 @@ if [ "$1" = 0 ]; then
     fi
     rm -f /usr/bin/maitred-runtime
     rm -rf /run/maitred
+    # The tool that packs knows no directories, so rpm takes none away.
+    rmdir /usr/share/maitred/hooks/* /usr/share/maitred/hooks /usr/share/maitred /usr/share/doc/maitred/examples \
+        /usr/share/doc/maitred /usr/share/licenses/maitred /usr/libexec/maitred 2>/dev/null || :
 fi
 exit 0
