@@ -12,17 +12,6 @@ packages=$project/target/packages
 package=$project/target/package
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
 
-# Named with their versions: another version may pack differently.
-install_tools() {
-    python3 -m venv "$tools/python"
-    "$tools/python/bin/pip" install --quiet --disable-pip-version-check ziglang==0.17.1 cargo-zigbuild==0.24.1
-    local crate
-    for crate in cargo-deb@3.8.0 cargo-generate-rpm@0.21.1; do
-        CARGO_TARGET_DIR=$tools/target cargo install --quiet --locked --root "$tools" "$crate"
-    done
-    rm -rf "$tools/target"
-}
-
 # No path of this machine gets into the binary: cargo's own directory, the project's, the generated code's.
 remapped() {
     printf -- '--remap-path-prefix=%s=/maitred --remap-path-prefix=%s=/cargo' "$project" "${CARGO_HOME:-$HOME/.cargo}"
@@ -70,7 +59,7 @@ check() {
 }
 
 "$project/packaging/host-packages.sh"
-step tools "$0" -- install_tools
+"$project/packaging/tools.sh"
 rm -rf "$packages"
 [ $# != 0 ] || set -- x86_64 aarch64
 for architecture; do
