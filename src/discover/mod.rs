@@ -5,6 +5,7 @@
 //! names the file, because a wrong topology gives false alignment.
 
 mod cdi;
+pub mod containerd;
 mod cpus;
 mod error;
 mod gpus;
@@ -14,15 +15,20 @@ mod nodes;
 mod nvml;
 mod parse;
 mod pci;
+mod place;
+mod processes;
 mod root;
 mod sign;
 pub mod snapshot;
+mod yaml;
 
 pub use error::{DiscoverError, Warning};
 pub use kubelet::{
     CpuManager, Kubelet, KubeletCpuState, PodName, kubelet_cpu_manager, kubelet_cpu_policy, kubelet_devices,
 };
 pub use nodes::free_hugepages;
+pub use place::{Place, Said};
+pub use processes::{Process, processes};
 pub use root::Root;
 pub use sign::{Sign, sign};
 
