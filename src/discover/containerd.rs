@@ -71,8 +71,13 @@ impl Containerd {
     /// Reads the configuration of the containerd that serves the kubelet. `whole_tables` is how containerd before 2.0
     /// merges.
     #[must_use]
-    pub fn read(root: &Root, distribution: Option<&Distribution>, whole_tables: impl Fn(u32) -> bool) -> Self {
-        let line = running_containerd(root, distribution).map(|process| process.line(root)).unwrap_or_default();
+    pub fn read(
+        root: &Root,
+        distribution: Option<&Distribution>,
+        whole_tables: impl Fn(u32) -> bool,
+    ) -> Self {
+        let line =
+            running_containerd(root, distribution).map(|process| process.line(root)).unwrap_or_default();
         let main = named_on(&line).unwrap_or_else(|| match distribution {
             Some(found) => format!("{}/agent/etc/containerd/config.toml", found.data_dir),
             None => PLAIN.to_owned(),
@@ -101,9 +106,13 @@ impl Containerd {
         whole_tables: impl Fn(u32) -> bool,
     ) -> Result<Vec<(String, Place)>, DiscoverError> {
         let is_main = import.is_none();
-        let Some(text) = root.read(path)? else {
+        let Some(text) = root.text(path)? else {
             let expected = "the file that another one imports";
-            return if is_main { Ok(Vec::new()) } else { Err(DiscoverError::Missing { path: root.full(path), expected }) };
+            return if is_main {
+                Ok(Vec::new())
+            } else {
+                Err(DiscoverError::Missing { path: root.full(path), expected })
+            };
         };
         let text = text.trim_start_matches('\u{feff}');
         let failed = |error: toml::de::Error| malformed_toml(root, path, text, &error);
@@ -113,12 +122,14 @@ impl Containerd {
             values.push((key, Said { value, place: Place::file(path).at(line_at(text, at)) }));
         });
         self.files.push(path.to_owned());
-        let version = values.iter().find(|(key, _)| key[..] == ["version"]).and_then(|(_, said)| said.number());
+        let version =
+            values.iter().find(|(key, _)| key[..] == ["version"]).and_then(|(_, said)| said.number());
         let version = version.unwrap_or(1);
         if is_main {
             (self.is_there, self.version) = (true, version);
         }
-        let imports: Vec<_> = values.iter().filter(|(key, _)| key[..] == ["imports"]).map(|(_, said)| said.clone()).collect();
+        let imports: Vec<_> =
+            values.iter().filter(|(key, _)| key[..] == ["imports"]).map(|(_, said)| said.clone()).collect();
         self.merge(values, version, whole_tables(self.version));
         self.follow(root, path, imports)
     }
@@ -155,7 +166,9 @@ impl Containerd {
                 let path = clean(&dir.join(&written));
                 self.imports.push(Said { value: written, place: place.clone() });
                 match path.contains('*') {
-                    true => files.extend(matching(root, &path)?.into_iter().map(|path| (path, place.clone()))),
+                    true => {
+                        files.extend(matching(root, &path)?.into_iter().map(|path| (path, place.clone())))
+                    }
                     false => files.push((path, place.clone())),
                 }
             }
@@ -166,7 +179,10 @@ impl Containerd {
     /// The value of a key, by its tables.
     #[must_use]
     pub fn get(&self, key: &[&str]) -> Option<&Said<Value>> {
-        self.values.iter().find(|(found, _)| found.iter().map(String::as_str).eq(key.iter().copied())).map(|(_, said)| said)
+        self.values
+            .iter()
+            .find(|(found, _)| found.iter().map(String::as_str).eq(key.iter().copied()))
+            .map(|(_, said)| said)
     }
 
     /// A plugin's `true` or `false`.
@@ -202,11 +218,13 @@ impl Containerd {
 
     /// Everything said of the OCI runtimes: `(handler, key, value)`.
     pub fn runtimes(&self) -> impl Iterator<Item = (&str, &str, &Said<Value>)> {
-        self.values.iter().filter_map(|(key, said)| match key.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            ["plugins", CRI, "containerd", "runtimes", _, ..] if key.len() > 5 => {
-                Some((key[4].as_str(), key[key.len() - 1].as_str(), said))
+        self.values.iter().filter_map(|(key, said)| {
+            match key.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["plugins", CRI, "containerd", "runtimes", _, ..] if key.len() > 5 => {
+                    Some((key[4].as_str(), key[key.len() - 1].as_str(), said))
+                }
+                _ => None,
             }
-            _ => None,
         })
     }
 }
@@ -297,7 +315,8 @@ fn matching(root: &Root, pattern: &str) -> Result<Vec<String>, DiscoverError> {
     for part in pattern.split('/') {
         let mut next = Vec::new();
         for above in &found {
-            let below = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+            let below =
+                |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
             if !part.contains('*') {
                 next.push(below(part));
                 continue;
@@ -342,7 +361,8 @@ mod tests {
 
     #[test]
     fn both_versions_of_the_table_are_one() {
-        let old = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  disable_hugetlb_controller = false\n";
+        let old =
+            "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  disable_hugetlb_controller = false\n";
         let new = "version = 3\r\n[plugins.'io.containerd.cri.v1.runtime']\r\n\r\ndisable_hugetlb_controller = false\r\n";
         assert_eq!(hugetlb(&read(&[(MAIN, old)], false)), Some((false, format!("/{MAIN}:3"))));
         assert_eq!(hugetlb(&read(&[(MAIN, new)], false)), Some((false, format!("/{MAIN}:4"))));
@@ -354,7 +374,9 @@ mod tests {
     #[test]
     fn imports_come_later_and_replace() {
         let nri = "[plugins.\"io.containerd.nri.v1.nri\"]\n";
-        let main = format!("version = 3\nimports = [\"conf.d/*.toml\", '/etc/more.toml']\n{nri}disable = true\nsocket_path = \"/a\"\n");
+        let main = format!(
+            "version = 3\nimports = [\"conf.d/*.toml\", '/etc/more.toml']\n{nri}disable = true\nsocket_path = \"/a\"\n"
+        );
         let one = format!("version = 3\n{nri}disable = false\n");
         let files = [
             (MAIN, main.as_str()),
@@ -364,7 +386,10 @@ mod tests {
         ];
         let new = read(&files, false);
         assert!(new.unread.is_empty(), "{:?}", new.unread);
-        assert_eq!(new.truth(NRI, &["disable"]).unwrap().place.to_string(), "/etc/containerd/conf.d/10-a.toml:3");
+        assert_eq!(
+            new.truth(NRI, &["disable"]).unwrap().place.to_string(),
+            "/etc/containerd/conf.d/10-a.toml:3"
+        );
         assert_eq!(new.text(NRI, &["socket_path"]).unwrap().value, "/a");
         assert_eq!(new.list(&["disabled_plugins"]).unwrap().value, ["x"]);
         let old = read(&files, true);
@@ -373,10 +398,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_followed_is_told_and_ends() {
-        let circle = [(MAIN, "imports = [\"./config.toml\", \"b.toml\"]\n"), ("etc/containerd/b.toml", "imports = ['config.toml']")];
+        let circle = [
+            (MAIN, "imports = [\"./config.toml\", \"b.toml\"]\n"),
+            ("etc/containerd/b.toml", "imports = ['config.toml']"),
+        ];
         assert!(read(&circle, false).unread.is_empty());
         let absent = read(&[(MAIN, "imports = [\"/etc/none.toml\"]\n")], false);
-        assert!(absent.unread[0].to_string().ends_with("/etc/none.toml is not there: expected the file that another one imports"));
+        assert!(
+            absent.unread[0]
+                .to_string()
+                .ends_with("/etc/none.toml is not there: expected the file that another one imports")
+        );
         let bad = read(&[(MAIN, "version = 2\n[plugins\n")], false);
         assert!(bad.unread[0].to_string().contains("config.toml:2: found \"[plugins\""), "{}", bad.unread[0]);
     }

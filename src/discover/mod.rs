@@ -16,10 +16,12 @@ mod nvml;
 mod parse;
 mod pci;
 mod place;
+mod plugins;
 mod processes;
 mod root;
 mod sign;
 pub mod snapshot;
+mod sockets;
 mod yaml;
 
 pub use error::{DiscoverError, Warning};
@@ -28,9 +30,11 @@ pub use kubelet::{
 };
 pub use nodes::free_hugepages;
 pub use place::{Place, Said};
+pub use plugins::{PluginFile, nri_plugins};
 pub use processes::{Process, processes};
 pub use root::Root;
 pub use sign::{Sign, sign};
+pub use sockets::Sockets;
 
 use crate::model::{NodeSet, Topology};
 use std::path::{Path, PathBuf};

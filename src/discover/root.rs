@@ -14,6 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::string::FromUtf8Error;
 
 /// The most that is read of one file. The kernel's are a page; the kubelet's state is far below.
 const LIMIT: u64 = 1 << 20;
@@ -78,8 +79,16 @@ impl Root {
     /// The text of a file, without white space or zero bytes around it; `None` where there is none.
     ///
     /// # Errors
-    /// Where it is there and cannot be read, is no regular file, too large, or not UTF-8.
+    /// As [`Root::text`].
     pub fn read(&self, inside: &str) -> Result<Option<String>, DiscoverError> {
+        Ok(self.text(inside)?.map(|text| parse::bare(&text).to_owned()))
+    }
+
+    /// The text of a file as it is; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where it is there and cannot be read, is no regular file, too large, or not UTF-8.
+    pub fn text(&self, inside: &str) -> Result<Option<String>, DiscoverError> {
         let path = self.full(inside);
         let Some(file) = self.open_file(inside, &path)? else { return Ok(None) };
         tracing::trace!(target: "maitred::read", path = %path.display());
@@ -89,10 +98,9 @@ impl Root {
         if bytes.len() as u64 > LIMIT {
             return Err(DiscoverError::TooLarge { path, limit: LIMIT });
         }
-        match std::str::from_utf8(&bytes) {
-            Ok(text) => Ok(Some(parse::bare(text).to_owned())),
-            Err(_) => Err(malformed(path, &String::from_utf8_lossy(&bytes), "UTF-8 text")),
-        }
+        let not_text =
+            |error: FromUtf8Error| malformed(path, &String::from_utf8_lossy(error.as_bytes()), "UTF-8 text");
+        String::from_utf8(bytes).map(Some).map_err(not_text)
     }
 
     /// The last lines of a file that may be long, such as a log, and whole lines only; `None` where there is none. What

@@ -8,8 +8,11 @@ use serde_json::{Map, Value};
 ///
 /// # Errors
 /// It cannot be read, or is no such document.
-pub(super) fn mapping(root: &Root, inside: &str) -> Result<Option<(Map<String, Value>, String)>, DiscoverError> {
-    let Some(text) = root.read(inside)? else { return Ok(None) };
+pub(super) fn mapping(
+    root: &Root,
+    inside: &str,
+) -> Result<Option<(Map<String, Value>, String)>, DiscoverError> {
+    let Some(text) = root.text(inside)? else { return Ok(None) };
     let failed = |source| DiscoverError::Yaml { path: root.full(inside), source: Box::new(source) };
     let options =
         serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };

@@ -32,6 +32,20 @@ struct Written {
     by: String,
 }
 
+impl Off {
+    /// The switch in that file; `None` where there is no such file. Needs no store.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn read(path: &Path) -> Result<Option<Self>, StoreError> {
+        let Some((bytes, file)) = file::read_some(path, MOST)? else { return Ok(None) };
+        match serde_json::from_slice::<Written>(&bytes) {
+            Ok(Written { since, reason, by }) => Ok(Some(Self { since: at(since), reason, by })),
+            Err(_) => by_hand(path, &bytes, &file).map(Some),
+        }
+    }
+}
+
 impl Store {
     /// Whether maitred is off, and why. Cheap enough for every request: one failed `open` while on.
     ///
@@ -41,12 +55,7 @@ impl Store {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn is_off(&self) -> Result<Option<Off>, StoreError> {
-        let path = self.off_path();
-        let Some((bytes, file)) = file::read_some(&path, MOST)? else { return Ok(None) };
-        match serde_json::from_slice::<Written>(&bytes) {
-            Ok(Written { since, reason, by }) => Ok(Some(Off { since: at(since), reason, by })),
-            Err(_) => by_hand(&path, &bytes, &file).map(Some),
-        }
+        Off::read(&self.off_path())
     }
 
     /// Switches maitred off from the next request on. Off already: `since` stays, the rest is new.

@@ -65,13 +65,14 @@ impl Distribution {
     #[must_use]
     pub fn find(root: &Root) -> Option<Self> {
         let is_there = |dir: &str| matches!(root.names(dir), Ok(Some(names)) if !names.is_empty());
-        let of = |kind: &Kind| is_there(&kind.config_dir()) || is_there(&format!("{}/agent", kind.data_dir()));
+        let of =
+            |kind: &Kind| is_there(&kind.config_dir()) || is_there(&format!("{}/agent", kind.data_dir()));
         Kind::ALL.into_iter().find(of).map(|kind| Self::read(root, kind))
     }
 
     fn read(root: &Root, kind: Kind) -> Self {
-        let config = named_by_environment(root, kind)
-            .unwrap_or_else(|| format!("{}/config.yaml", kind.config_dir()));
+        let config =
+            named_by_environment(root, kind).unwrap_or_else(|| format!("{}/config.yaml", kind.config_dir()));
         let mut found = Self {
             kind,
             data_dir: kind.data_dir(),
@@ -153,11 +154,12 @@ impl Distribution {
 fn named_by_environment(root: &Root, kind: Kind) -> Option<String> {
     let name = kind.name();
     let key = format!("{}_CONFIG_FILE=", name.to_uppercase());
-    let files = ["agent", "server"].iter().flat_map(|role| {
-        ["etc/default", "etc/sysconfig"].map(|dir| format!("{dir}/{name}-{role}"))
-    });
+    let files = ["agent", "server"]
+        .iter()
+        .flat_map(|role| ["etc/default", "etc/sysconfig"].map(|dir| format!("{dir}/{name}-{role}")));
     files.filter_map(|file| root.read(&file).ok().flatten()).find_map(|text| {
-        let said = text.lines().rev().find_map(|line| line.trim().strip_prefix(key.as_str()).map(str::to_owned));
+        let said =
+            text.lines().rev().find_map(|line| line.trim().strip_prefix(key.as_str()).map(str::to_owned));
         said.map(|path| path.trim_matches(['"', '\'']).trim_start_matches('/').to_owned())
     })
 }
@@ -179,7 +181,8 @@ fn version(root: &Root, data_dir: &str) -> Option<Said<String>> {
 fn release(dir: &str) -> Option<String> {
     let mut parts = dir.splitn(3, '-');
     let (version, revision) = (parts.next()?, parts.next()?);
-    let is_release = version.starts_with('v') && ["rke2", "k3s"].iter().any(|name| revision.starts_with(name));
+    let is_release =
+        version.starts_with('v') && ["rke2", "k3s"].iter().any(|name| revision.starts_with(name));
     is_release.then(|| format!("{version}+{revision}"))
 }
 

@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 type Values = BTreeMap<String, Said<Value>>;
 
 /// Flags whose keys have another name.
-const RENAMED: [(&str, &str); 3] =
-    [("reserved-cpus", "reservedSystemCPUs"), ("cpu-cfs-quota", "cpuCFSQuota"), ("register-with-taints", "registerWithTaints")];
+const RENAMED: [(&str, &str); 3] = [
+    ("reserved-cpus", "reservedSystemCPUs"),
+    ("cpu-cfs-quota", "cpuCFSQuota"),
+    ("register-with-taints", "registerWithTaints"),
+];
 
 /// Flags that take `name=value,…`.
 const MAPS: [&str; 5] = [

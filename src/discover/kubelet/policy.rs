@@ -29,7 +29,8 @@ pub fn kubelet_cpu_manager(root: &Root) -> Result<Option<CpuManager>, DiscoverEr
     if let Some(said) = settings.word("cpuManagerPolicy") {
         return Ok(Some(CpuManager { policy: said.value, source: said.place.to_string() }));
     }
-    let unread = settings.unread.into_iter().chain(distribution.into_iter().flat_map(|found| found.unread)).next();
+    let unread =
+        settings.unread.into_iter().chain(distribution.into_iter().flat_map(|found| found.unread)).next();
     unread.map_or(Ok(None), Err)
 }
 

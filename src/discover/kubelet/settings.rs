@@ -67,7 +67,8 @@ impl KubeletSettings {
         let names = names.get_or_insert_default();
         names.sort();
         let dropped = names.iter().filter(|name| name.ends_with(".conf"));
-        let dropped: Vec<_> = dropped.map(|name| format!("{}/{name}", dir.as_deref().unwrap_or(""))).collect();
+        let dropped: Vec<_> =
+            dropped.map(|name| format!("{}/{name}", dir.as_deref().unwrap_or(""))).collect();
         for path in [self.config.clone()].into_iter().chain(dropped) {
             match mapping(root, &path) {
                 Ok(None) => {}
@@ -80,7 +81,8 @@ impl KubeletSettings {
     /// Of a mapping single keys are replaced, of all else the whole.
     fn merge(&mut self, path: &str, keys: Map<String, Value>, text: &str) {
         for (key, value) in keys {
-            let place = Place::file(path).at(line_of(text, &format!("{key}:")).or_else(|| line_of(text, &key)));
+            let place =
+                Place::file(path).at(line_of(text, &format!("{key}:")).or_else(|| line_of(text, &key)));
             match (self.values.get_mut(&key), value) {
                 (_, Value::Null) => {}
                 (Some(Said { value: Value::Object(before), place: was }), Value::Object(after)) => {
@@ -132,13 +134,18 @@ impl KubeletSettings {
     /// `reservedMemory`: amounts by node, then by resource; what is no such thing is left out.
     #[must_use]
     pub fn reserved_memory(&self) -> Option<Said<BTreeMap<u32, BTreeMap<String, String>>>> {
-        let Said { value: Value::Array(items), place } = self.values.get("reservedMemory")? else { return None };
+        let Said { value: Value::Array(items), place } = self.values.get("reservedMemory")? else {
+            return None;
+        };
         let mut nodes = BTreeMap::<u32, BTreeMap<String, String>>::new();
         for item in items {
             let node = item.get("numaNode").map(word).and_then(|node| node.parse().ok());
             let limits = item.get("limits").and_then(Value::as_object);
             if let (Some(node), Some(limits)) = (node, limits) {
-                nodes.entry(node).or_default().extend(limits.iter().map(|(key, value)| (key.clone(), word(value))));
+                nodes
+                    .entry(node)
+                    .or_default()
+                    .extend(limits.iter().map(|(key, value)| (key.clone(), word(value))));
             }
         }
         Some(Said { value: nodes, place: place.clone() })

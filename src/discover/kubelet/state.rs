@@ -57,7 +57,10 @@ pub fn kubelet_memory_policy(root: &Root, dir: &str) -> Result<Option<String>, D
     Ok(file.map(|file| file.policy_name))
 }
 
-fn state_of_file<T: serde::de::DeserializeOwned>(root: &Root, path: &str) -> Result<Option<T>, DiscoverError> {
+fn state_of_file<T: serde::de::DeserializeOwned>(
+    root: &Root,
+    path: &str,
+) -> Result<Option<T>, DiscoverError> {
     let Some(text) = root.read(path)? else { return Ok(None) };
     let state = serde_json::from_str(&text);
     state.map(Some).map_err(|source| DiscoverError::Json { path: root.full(path), source })
