@@ -2,7 +2,7 @@
 
 use super::Check;
 use super::daemon::Daemon;
-use super::facts::Facts;
+use super::facts::{Facts, Known};
 use super::finding::Finding;
 use crate::decision::Delivery;
 use crate::discover::{Place, Root};
@@ -19,16 +19,16 @@ const COMMAND_LINE: &str = "proc/cmdline";
 const FAPOLICYD: &str = "etc/fapolicyd";
 
 /// What the kernel tells of itself; what was not gathered is `None`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Kernel {
     /// Its parameters.
     pub command_line: Option<String>,
     /// `6.12.0-…`.
     pub release: Option<String>,
     /// Files and devices that are swapped to.
-    pub swaps: Option<Vec<String>>,
+    pub swaps: Known<Vec<String>>,
     /// `kernel.numa_balancing`.
-    pub balancing: Option<String>,
+    pub balancing: Known<String>,
     /// Whether it runs on a hypervisor.
     pub is_guest: bool,
 }
@@ -37,14 +37,19 @@ impl Kernel {
     /// Reads it.
     pub fn read(root: &Root) -> Self {
         let read = |path: &str| root.read(path).ok().flatten();
-        let swaps = read(SWAPS).map(|text| text.lines().skip(1).map(str::to_owned).collect());
+        let needed = |path: &str| match root.read(path) {
+            Ok(Some(text)) => Ok(text),
+            Ok(None) => Err(format!("there is no {path}")),
+            Err(error) => Err(error.to_string()),
+        };
+        let swaps = needed(SWAPS).map(|text| text.lines().skip(1).map(str::to_owned).collect());
         let hypervised =
             |text: String| text.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor"));
         Self {
             command_line: read(COMMAND_LINE),
             release: read("proc/sys/kernel/osrelease"),
             swaps,
-            balancing: read(BALANCING),
+            balancing: needed(BALANCING),
             is_guest: read("proc/cpuinfo").is_some_and(hypervised),
         }
     }
@@ -70,9 +75,9 @@ pub(super) fn command_line() -> Place {
 fn swap(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "kernel.swap";
     let swaps = match &facts.kernel.swaps {
-        None => return vec![Finding::not_checked(CHECK, "swap: there is no proc/swaps")],
-        Some(swaps) if swaps.is_empty() => return vec![Finding::ok(CHECK, "nothing is swapped")],
-        Some(swaps) => swaps,
+        Err(why) => return vec![Finding::not_checked(CHECK, format!("swap: {why}"))],
+        Ok(swaps) if swaps.is_empty() => return vec![Finding::ok(CHECK, "nothing is swapped")],
+        Ok(swaps) => swaps,
     };
     let title = "memory can be swapped out: a pinned container's pages then come back from a disk, and on no node in \
                  particular";
@@ -89,11 +94,9 @@ fn swap(facts: &Facts) -> Vec<Finding> {
 fn numa_balancing(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "kernel.numa-balancing";
     match facts.kernel.balancing.as_deref() {
-        None => {
-            vec![Finding::not_checked(CHECK, "NUMA balancing: there is no proc/sys/kernel/numa_balancing")]
-        }
-        Some("0") => vec![Finding::ok(CHECK, "automatic NUMA balancing is off")],
-        Some(value) => {
+        Err(why) => vec![Finding::not_checked(CHECK, format!("automatic NUMA balancing: {why}"))],
+        Ok("0") => vec![Finding::ok(CHECK, "automatic NUMA balancing is off")],
+        Ok(value) => {
             let title = "automatic NUMA balancing is on: it takes page faults from pinned containers, whose memory it \
                          cannot move anywhere better";
             let fix = "sysctl -w kernel.numa_balancing=0, and the line kernel.numa_balancing = 0 in \

@@ -53,7 +53,11 @@ impl KubeletSettings {
             Some(line) => flags::of_command_line(line, &Place::words(RUNNING)),
             None => settings.next.clone(),
         };
-        settings.values.extend(in_force);
+        for (key, said) in in_force {
+            // A file is where it can be changed: it is named where it says the same.
+            let same = settings.next.get(&key).filter(|next| next.value == said.value).cloned();
+            settings.values.insert(key, same.unwrap_or(said));
+        }
         settings
     }
 
