@@ -20,6 +20,7 @@ mod plugins;
 mod processes;
 mod root;
 mod sign;
+mod signs;
 pub mod snapshot;
 mod sockets;
 mod yaml;
@@ -34,6 +35,7 @@ pub use plugins::{PluginFile, nri_plugins};
 pub use processes::{Process, processes};
 pub use root::Root;
 pub use sign::{Sign, sign};
+pub use signs::{refresh_amounts, signs};
 pub use sockets::Sockets;
 
 use crate::model::{NodeSet, Topology};

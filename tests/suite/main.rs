@@ -13,6 +13,7 @@ mod host;
 mod launcher;
 mod man;
 mod nri;
+mod oci;
 mod plan;
 mod refusals;
 mod reports;

@@ -8,7 +8,7 @@ use crate::discover::containerd::{CRI, Value};
 use crate::discover::{Place, Said};
 
 pub(super) const CHECKS: &[Check] =
-    &[files, version, features, delivery, gpu_placement, native_runc, hugetlb, cgroup_driver];
+    &[files, version, features, delivery, gpu_placement, native_runc, wrapper, hugetlb, cgroup_driver];
 
 fn files(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "containerd.files";
@@ -110,10 +110,11 @@ fn delivery(facts: &Facts) -> Vec<Finding> {
     let (word, has) = match way {
         Delivery::Native => ("native", facts.containerd_is(2, 3)),
         Delivery::Launcher => ("launcher", facts.containerd_is(2, 2)),
-        Delivery::Inherited => ("inherited", Some(is_wrapped(facts))),
+        Delivery::Inherited => ("inherited", Some(false)),
         Delivery::Cpuset => return vec![Finding::ok(CHECK, "cpuset.mems alone limits memory")],
     };
     match has {
+        _ if is_wrapped(facts) => vec![Finding::ok(CHECK, format!("the runtime wrapper delivers memory policies as {word}"))],
         Some(true) => vec![Finding::ok(CHECK, format!("memory policies can be delivered as {word}"))],
         None => vec![Finding::not_checked(
             CHECK,
@@ -137,12 +138,37 @@ fn delivery(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// Whether some runtime is started through maitred's wrapper.
-fn is_wrapped(facts: &Facts) -> bool {
-    facts.containerd.runtimes().any(|(_, key, said)| match &said.value {
-        Value::Text(text) => key == "BinaryName" && text.contains("maitred"),
-        _ => false,
+/// maitred's wrapper, where some runtime of containerd's is started through it.
+fn wrapped(facts: &Facts) -> Option<Said<String>> {
+    facts.containerd.runtimes().find_map(|(_, key, said)| match &said.value {
+        Value::Text(text) if key == "BinaryName" && text.contains("maitred") => {
+            Some(Said { value: text.clone(), place: said.place.clone() })
+        }
+        _ => None,
     })
+}
+
+/// Whether some runtime is started through maitred's wrapper.
+pub(super) fn is_wrapped(facts: &Facts) -> bool {
+    wrapped(facts).is_some()
+}
+
+/// A runtime whose binary is gone starts no container.
+fn wrapper(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "containerd.wrapper";
+    let Some(said) = wrapped(facts) else { return Vec::new() };
+    let inside = said.value.trim_start_matches('/');
+    let found = facts.root.place(inside).ok().flatten().and_then(|path| path.metadata().ok());
+    let top = inside.split('/').next().unwrap_or_default();
+    if found.is_some() {
+        return vec![Finding::ok(CHECK, "the runtime wrapper is where containerd looks for it").seen(&said.place, said.value)];
+    }
+    if !matches!(facts.root.names(top), Ok(Some(_))) {
+        return vec![Finding::not_checked(CHECK, format!("the runtime wrapper {}: there is no {top}", said.value))];
+    }
+    let title = "containerd starts a runtime through maitred's wrapper, which is not there: no container of that runtime starts";
+    let fix = format!("ln -s /usr/bin/maitred {}; or take that BinaryName away", said.value);
+    vec![Finding::error(CHECK, title).seen(&said.place, format!("BinaryName = {:?}", said.value)).fix(fix)]
 }
 
 fn gpu_placement(facts: &Facts) -> Vec<Finding> {

@@ -68,6 +68,10 @@ fn running(facts: &Facts) -> Vec<Finding> {
         Daemon::Unknown => {
             vec![Finding::not_checked(CHECK, "whether maitred runs: there are no processes in proc")]
         }
+        Daemon::Dead if super::containerd::is_wrapped(facts) => {
+            let title = "no daemon runs: only containers of the runtime that is started through maitred's wrapper are pinned";
+            vec![Finding::note(CHECK, title).seen_in("proc", "no process of maitred nri")]
+        }
         Daemon::Dead => {
             let title = "maitred does not run: containers start unpinned";
             let fix = format!(

@@ -3,7 +3,7 @@
 use super::Check;
 use super::daemon::Daemon;
 use super::facts::Facts;
-use super::finding::Finding;
+use super::finding::{Finding, Severity};
 use crate::discover::containerd::{NRI, Value};
 use crate::discover::{Place, Said};
 use crate::nri::DEFAULT_SOCKET;
@@ -18,7 +18,17 @@ const RIVALS: [&str; 7] =
 /// The same as processes; names are cut off after 15 bytes.
 const RIVAL_PROCESSES: [&str; 4] = ["nri-resource-po", "koordlet", "dracpu", "crane-agent"];
 
+/// Where the wrapper does the work, NRI may be off.
 fn enabled(facts: &Facts) -> Vec<Finding> {
+    let mut findings = is_enabled(facts);
+    if super::containerd::is_wrapped(facts) {
+        let errors = findings.iter_mut().filter(|finding| finding.severity == Severity::Error);
+        errors.for_each(|finding| finding.severity = Severity::Note);
+    }
+    findings
+}
+
+fn is_enabled(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "nri.enabled";
     if let Some(finding) = disabled_plugin(facts) {
         return vec![finding];
@@ -72,7 +82,7 @@ fn socket_path(facts: &Facts) -> Said<String> {
 }
 
 fn is_off(facts: &Facts) -> bool {
-    enabled(facts).iter().any(|finding| finding.severity == super::finding::Severity::Error)
+    is_enabled(facts).iter().any(|finding| finding.severity == Severity::Error)
 }
 
 fn is_prelaunched(facts: &Facts) -> bool {

@@ -84,6 +84,27 @@ fn a_memory_policy_that_cannot_arrive() {
         dropped(node, table);
     };
     silent(wrapped, "containerd.delivery");
+    let gone = |node: &Node| {
+        wrapped(node);
+        node.file("usr/bin/other", "");
+    };
+    fires(
+        gone,
+        "containerd.wrapper",
+        Severity::Error,
+        "no container of that runtime starts",
+        "ln -s /usr/bin/maitred /usr/bin/maitred-runtime",
+    );
+    fires(wrapped, "containerd.wrapper", Severity::NotChecked, "there is no usr", "");
+    let there = |node: &Node| {
+        wrapped(node);
+        node.file("usr/bin/maitred-runtime", "");
+        node.remove("proc/1200");
+        nri(node, "disable = true");
+    };
+    silent(there, "containerd.wrapper");
+    fires(there, "maitred.running", Severity::Note, "only containers of the runtime", "");
+    fires(there, "nri.enabled", Severity::Note, "switched off", "disable = false");
 }
 
 #[test]
