@@ -98,16 +98,9 @@ impl CliError {
     pub fn code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::NoContainer { .. } => 2,
-<<<<<<< HEAD
-            Self::NoNode { .. }
-            | Self::Machine { .. }
-            | Self::Read { .. }
-            | Self::Snapshot { .. }
-            | Self::Sysroot(_) => 2,
-=======
             Self::Oci(error) if error.is_input() => 2,
-            Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
->>>>>>> main
+            Self::NoNode { .. } | Self::Machine { .. } | Self::Read { .. } => 2,
+            Self::Snapshot { .. } | Self::Sysroot(_) => 2,
             Self::Store(_) | Self::Discover(_) | Self::Write { .. } => 3,
             Self::Nri(_) | Self::Oci(_) | Self::Host(_) | Self::Privileges(_) => 3,
         }

@@ -114,7 +114,9 @@ fn delivery(facts: &Facts) -> Vec<Finding> {
         Delivery::Cpuset => return vec![Finding::ok(CHECK, "cpuset.mems alone limits memory")],
     };
     match has {
-        _ if is_wrapped(facts) => vec![Finding::ok(CHECK, format!("the runtime wrapper delivers memory policies as {word}"))],
+        _ if is_wrapped(facts) => {
+            vec![Finding::ok(CHECK, format!("the runtime wrapper delivers memory policies as {word}"))]
+        }
         Some(true) => vec![Finding::ok(CHECK, format!("memory policies can be delivered as {word}"))],
         None => vec![Finding::not_checked(
             CHECK,
@@ -161,10 +163,16 @@ fn wrapper(facts: &Facts) -> Vec<Finding> {
     let found = facts.root.place(inside).ok().flatten().and_then(|path| path.metadata().ok());
     let top = inside.split('/').next().unwrap_or_default();
     if found.is_some() {
-        return vec![Finding::ok(CHECK, "the runtime wrapper is where containerd looks for it").seen(&said.place, said.value)];
+        return vec![
+            Finding::ok(CHECK, "the runtime wrapper is where containerd looks for it")
+                .seen(&said.place, said.value),
+        ];
     }
     if !matches!(facts.root.names(top), Ok(Some(_))) {
-        return vec![Finding::not_checked(CHECK, format!("the runtime wrapper {}: there is no {top}", said.value))];
+        return vec![Finding::not_checked(
+            CHECK,
+            format!("the runtime wrapper {}: there is no {top}", said.value),
+        )];
     }
     let title = "containerd starts a runtime through maitred's wrapper, which is not there: no container of that runtime starts";
     let fix = format!("ln -s /usr/bin/maitred {}; or take that BinaryName away", said.value);
