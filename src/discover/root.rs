@@ -89,14 +89,22 @@ impl Root {
     /// # Errors
     /// Where it is there and cannot be read, is no regular file, too large, or not UTF-8.
     pub fn text(&self, inside: &str) -> Result<Option<String>, DiscoverError> {
+        self.text_up_to(inside, LIMIT)
+    }
+
+    /// The same of a file that may have so many bytes: some of the kernel's grow with the machine.
+    ///
+    /// # Errors
+    /// As [`Root::text`].
+    pub fn text_up_to(&self, inside: &str, limit: u64) -> Result<Option<String>, DiscoverError> {
         let path = self.full(inside);
         let Some(file) = self.open_file(inside, &path)? else { return Ok(None) };
         tracing::trace!(target: "maitred::read", path = %path.display());
         let mut bytes = Vec::new();
-        let read = file.take(LIMIT + 1).read_to_end(&mut bytes);
+        let read = file.take(limit + 1).read_to_end(&mut bytes);
         read.map_err(|source| failed("read", path.clone(), source))?;
-        if bytes.len() as u64 > LIMIT {
-            return Err(DiscoverError::TooLarge { path, limit: LIMIT });
+        if bytes.len() as u64 > limit {
+            return Err(DiscoverError::TooLarge { path, limit });
         }
         let not_text =
             |error: FromUtf8Error| malformed(path, &String::from_utf8_lossy(error.as_bytes()), "UTF-8 text");

@@ -4,6 +4,8 @@ use super::{DiscoverError, Process, Root};
 use std::collections::BTreeSet;
 
 const SOCKETS: &str = "proc/net/unix";
+/// A node with many pods has tens of thousands, a line each.
+const MOST: u64 = 64 << 20;
 /// `__SO_ACCEPTCON` of the kernel's flags.
 const LISTENS: u32 = 1 << 16;
 /// `SS_CONNECTED`.
@@ -29,7 +31,7 @@ impl Sockets {
     /// # Errors
     /// It is there and cannot be read.
     pub fn read(root: &Root) -> Result<Option<Self>, DiscoverError> {
-        let Some(text) = root.read(SOCKETS)? else { return Ok(None) };
+        let Some(text) = root.text_up_to(SOCKETS, MOST)? else { return Ok(None) };
         let mut sockets = Self::default();
         for line in text.lines().skip(1) {
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -2,9 +2,10 @@
 
 use super::Check;
 use super::facts::Facts;
-use super::finding::Finding;
+use super::finding::{Finding, Severity};
 use crate::decision::{Delivery, GpuPlacement, Mode};
 use crate::discover::containerd::{CRI, Value};
+use crate::discover::kubelet::Kind;
 use crate::discover::{Place, Said};
 
 pub(super) const CHECKS: &[Check] =
@@ -94,8 +95,9 @@ fn upgrade(facts: &Facts, major: u32, minor: u32) -> String {
         (2, 2) => "1.33.10, 1.34.6, 1.35.3, 1.36.0",
         _ => "1.36.2",
     };
-    match facts.distribution {
-        Some(_) => format!("RKE2 {rke2} or later brings containerd {major}.{minor} or later"),
+    match facts.distribution.as_ref().map(|found| found.kind) {
+        Some(Kind::Rke2) => format!("RKE2 {rke2} or later brings containerd {major}.{minor} or later"),
+        Some(Kind::K3s) => format!("a k3s that brings containerd {major}.{minor} or later"),
         None => format!("containerd {major}.{minor} or later"),
     }
 }
@@ -114,7 +116,7 @@ fn delivery(facts: &Facts) -> Vec<Finding> {
         Delivery::Cpuset => return vec![Finding::ok(CHECK, "cpuset.mems alone limits memory")],
     };
     match has {
-        _ if is_wrapped(facts) => {
+        _ if wrapped(facts).is_some() => {
             vec![Finding::ok(CHECK, format!("the runtime wrapper delivers memory policies as {word}"))]
         }
         Some(true) => vec![Finding::ok(CHECK, format!("memory policies can be delivered as {word}"))],
@@ -140,25 +142,32 @@ fn delivery(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// maitred's wrapper, where some runtime of containerd's is started through it.
-fn wrapped(facts: &Facts) -> Option<Said<String>> {
-    facts.containerd.runtimes().find_map(|(_, key, said)| match &said.value {
+/// maitred's wrapper: the handler of containerd's that is started through it, and its binary.
+fn wrapped(facts: &Facts) -> Option<(&str, Said<String>)> {
+    facts.containerd.runtimes().find_map(|(handler, key, said)| match &said.value {
         Value::Text(text) if key == "BinaryName" && text.contains("maitred") => {
-            Some(Said { value: text.clone(), place: said.place.clone() })
+            Some((handler, Said { value: text.clone(), place: said.place.clone() }))
         }
         _ => None,
     })
 }
 
-/// Whether some runtime is started through maitred's wrapper.
-pub(super) fn is_wrapped(facts: &Facts) -> bool {
-    wrapped(facts).is_some()
+/// What keeps the daemon from pinning is less of an error where the wrapper does it: for one runtime, or for all.
+pub(super) fn beside_wrapper(facts: &Facts, finding: Finding) -> Finding {
+    let Some((handler, said)) = wrapped(facts).filter(|_| finding.severity == Severity::Error) else {
+        return finding;
+    };
+    let default = facts.containerd.text(CRI, &["containerd", "default_runtime_name"]);
+    let is_default = default.map_or_else(|| "runc".to_owned(), |said| said.value) == handler;
+    let severity = if is_default { Severity::Note } else { Severity::Warning };
+    let told = format!("the runtime {handler} goes through maitred's wrapper, which pins without it");
+    Finding { severity, ..finding.seen(&said.place, told) }
 }
 
 /// A runtime whose binary is gone starts no container.
 fn wrapper(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "containerd.wrapper";
-    let Some(said) = wrapped(facts) else { return Vec::new() };
+    let Some((_, said)) = wrapped(facts) else { return Vec::new() };
     let inside = said.value.trim_start_matches('/');
     let found = facts.root.place(inside).ok().flatten().and_then(|path| path.metadata().ok());
     let top = inside.split('/').next().unwrap_or_default();

@@ -13,6 +13,8 @@ pub(super) const CHECKS: &[Check] =
 const SWAPS: &str = "proc/swaps";
 const BALANCING: &str = "proc/sys/kernel/numa_balancing";
 const ENFORCE: &str = "sys/fs/selinux/enforce";
+/// A page or so for each CPU.
+const CPU_INFO: u64 = 64 << 20;
 const AUDIT: &str = "var/log/audit/audit.log";
 const CONTROLLERS: &str = "sys/fs/cgroup/cgroup.controllers";
 const COMMAND_LINE: &str = "proc/cmdline";
@@ -50,7 +52,7 @@ impl Kernel {
             release: read("proc/sys/kernel/osrelease"),
             swaps,
             balancing: needed(BALANCING),
-            is_guest: read("proc/cpuinfo").is_some_and(hypervised),
+            is_guest: root.text_up_to("proc/cpuinfo", CPU_INFO).ok().flatten().is_some_and(hypervised),
         }
     }
 

@@ -1,6 +1,7 @@
 //! maitred itself: its configuration, its switch, its daemon, and who hands out the CPUs.
 
 use super::Check;
+use super::containerd::beside_wrapper;
 use super::daemon::Daemon;
 use super::facts::Facts;
 use super::finding::Finding;
@@ -68,10 +69,6 @@ fn running(facts: &Facts) -> Vec<Finding> {
         Daemon::Unknown => {
             vec![Finding::not_checked(CHECK, "whether maitred runs: there are no processes in proc")]
         }
-        Daemon::Dead if super::containerd::is_wrapped(facts) => {
-            let title = "no daemon runs: only containers of the runtime that is started through maitred's wrapper are pinned";
-            vec![Finding::note(CHECK, title).seen_in("proc", "no process of maitred nri")]
-        }
         Daemon::Dead => {
             let title = "maitred does not run: containers start unpinned";
             let fix = format!(
@@ -79,7 +76,8 @@ fn running(facts: &Facts) -> Vec<Finding> {
                  restart containerd",
                 facts.plugin_dir
             );
-            vec![Finding::error(CHECK, title).seen_in("proc", "no process of maitred nri").fix(fix)]
+            let finding = Finding::error(CHECK, title).seen_in("proc", "no process of maitred nri").fix(fix);
+            vec![beside_wrapper(facts, finding)]
         }
     }
 }

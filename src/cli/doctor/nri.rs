@@ -1,6 +1,7 @@
 //! NRI: on, reachable, maitred among its plugins, and nobody else on the same fields.
 
 use super::Check;
+use super::containerd::beside_wrapper;
 use super::daemon::Daemon;
 use super::facts::Facts;
 use super::finding::{Finding, Severity};
@@ -18,14 +19,8 @@ const RIVALS: [&str; 7] =
 /// The same as processes; names are cut off after 15 bytes.
 const RIVAL_PROCESSES: [&str; 4] = ["nri-resource-po", "koordlet", "dracpu", "crane-agent"];
 
-/// Where the wrapper does the work, NRI may be off.
 fn enabled(facts: &Facts) -> Vec<Finding> {
-    let mut findings = is_enabled(facts);
-    if super::containerd::is_wrapped(facts) {
-        let errors = findings.iter_mut().filter(|finding| finding.severity == Severity::Error);
-        errors.for_each(|finding| finding.severity = Severity::Note);
-    }
-    findings
+    is_enabled(facts).into_iter().map(|finding| beside_wrapper(facts, finding)).collect()
 }
 
 fn is_enabled(facts: &Facts) -> Vec<Finding> {
@@ -147,7 +142,7 @@ fn names(facts: &Facts) -> Vec<Finding> {
     let finding = bad.iter().fold(Finding::error(CHECK, title), |finding, plugin| {
         finding.seen(
             &Place::words(&format!("{}/{}", facts.plugin_dir, plugin.name)),
-            "no two digits and a dash in front",
+            "no two digits and a dash in front, or a character in its name that containerd does not take",
         )
     });
     let files: Vec<_> = bad.iter().map(|plugin| format!("{}/{}", facts.plugin_dir, plugin.name)).collect();

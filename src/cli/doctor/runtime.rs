@@ -105,7 +105,7 @@ fn of_release(distribution: &Distribution) -> Option<Said<Host>> {
         // A line that came after this table was written.
         None => return None,
     };
-    let place = Place::words(&format!("what RKE2 {} brings", said.value));
+    let place = Place::words(&format!("what RKE2 {} brings, or a later one of its line", said.value));
     Some(Said { value: Host::containerd(containerd), place })
 }
 

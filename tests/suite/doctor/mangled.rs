@@ -79,7 +79,7 @@ fn empty_files_and_other_line_ends_confuse_nobody() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn any_bytes_anywhere_are_survived(

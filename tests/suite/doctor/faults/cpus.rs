@@ -54,7 +54,11 @@ fn isolated_cpus_that_are_not_the_pods() {
     );
     assert_eq!(
         seen(&found),
-        ["/sys/devices/system/cpu/isolated: 0-7", "/etc/rancher/rke2/config.yaml:12: reserved CPUs 0-1,8-9"]
+        [
+            "/sys/devices/system/cpu/isolated: 0-7",
+            "/etc/rancher/rke2/config.yaml:12: reserved CPUs 0-1,8-9",
+            "/proc/cmdline: isolcpus=0-7"
+        ]
     );
     let reserved_too = |node: &Node| node.file(ISOLATED, "1-7,10-15");
     fires(

@@ -67,7 +67,7 @@ fn a_plain_kubelet_keeps_100_mi_more() {
         plain,
         "memory.reserved-memory",
         Severity::Error,
-        "adds up to 3Gi, and the kubelet expects 3.09Gi",
+        "adds up to 3Gi, and the kubelet expects 3172Mi",
         "",
     );
     assert_eq!(
