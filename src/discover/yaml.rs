@@ -4,14 +4,14 @@
 use super::{DiscoverError, Root};
 use serde_json::{Map, Value};
 
+/// A mapping, and the text it was read from.
+type Mapping = (Map<String, Value>, String);
+
 /// A document whose top is a mapping, with its text; `None` where there is no file. An empty file is an empty mapping.
 ///
 /// # Errors
 /// It cannot be read, or is no such document.
-pub(super) fn mapping(
-    root: &Root,
-    inside: &str,
-) -> Result<Option<(Map<String, Value>, String)>, DiscoverError> {
+pub(super) fn mapping(root: &Root, inside: &str) -> Result<Option<Mapping>, DiscoverError> {
     let Some(text) = root.text(inside)? else { return Ok(None) };
     let failed = |source| DiscoverError::Yaml { path: root.full(inside), source: Box::new(source) };
     let options =

@@ -114,7 +114,7 @@ impl Facts {
     #[must_use]
     pub fn has_kubelet(&self) -> bool {
         let told = self.kubelet.running || self.distribution.is_some();
-        told || self.kubelet.unread.first().is_some()
+        told || !self.kubelet.unread.is_empty()
             || matches!(self.root.text(&self.kubelet.config), Ok(Some(_)))
             || matches!(self.cpu_state, Ok(Some(_)) | Err(_))
     }

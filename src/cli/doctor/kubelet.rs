@@ -1,7 +1,7 @@
 //! The kubelet's managers: what they are told, and what an older state file holds against it.
 
 use super::Check;
-use super::facts::Facts;
+use super::facts::{Facts, Known};
 use super::finding::Finding;
 use crate::discover::kubelet::RUNNING;
 use crate::discover::{KubeletCpuState, Place, Said};
@@ -74,13 +74,13 @@ fn at_next_start(facts: &Facts, key: &str, default: &str) -> Said<String> {
 }
 
 fn cpu_state(facts: &Facts) -> Vec<Finding> {
-    let state = facts.cpu_state.as_ref().map(|state| state.as_ref().map(|state| state.policy.clone()));
+    let state = facts.cpu_state.clone().map(|state| state.map(|state| state.policy));
     let told = at_next_start(facts, "cpuManagerPolicy", "none");
     fossil(facts, "kubelet.cpu-state", "CPU", "cpu_manager_state", (state, told))
 }
 
 fn memory_state(facts: &Facts) -> Vec<Finding> {
-    let state = facts.memory_state.as_ref().map(Clone::clone);
+    let state = facts.memory_state.clone();
     let told = at_next_start(facts, "memoryManagerPolicy", "None");
     fossil(facts, "kubelet.memory-state", "memory", "memory_manager_state", (state, told))
 }
@@ -91,7 +91,7 @@ fn fossil(
     check: &'static str,
     manager: &str,
     file: &str,
-    (state, told): (Result<Option<String>, &String>, Said<String>),
+    (state, told): (Known<Option<String>>, Said<String>),
 ) -> Vec<Finding> {
     let path = format!("{}/{file}", facts.kubelet.state_dir());
     let start_anew = format!(
