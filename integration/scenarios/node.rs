@@ -230,6 +230,18 @@ impl Node {
         Ok(())
     }
 
+    /// What one of maitred's own commands prints, whatever its verdict; nothing without maitred.
+    pub fn maitred_says(&self, arguments: &[&str]) -> Result<String> {
+        if !self.with_maitred {
+            return Ok("{\"findings\": []}".to_owned());
+        }
+        let output = Command::new(self.payload.join("maitred")).args(arguments).output()?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        let answered = matches!(output.status.code(), Some(0 | 1));
+        anyhow::ensure!(answered, "maitred {arguments:?}: {}: {text}", output.status);
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
     pub fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }

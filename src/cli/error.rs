@@ -58,6 +58,12 @@ pub enum CliError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A directory given as a node has nothing of one.
+    #[error("{path} holds none of etc, proc, sys, var, run and opt: expected what was gathered of a node")]
+    NoNode {
+        /// The directory.
+        path: PathBuf,
+    },
     /// No allocation is of such a container.
     #[error(
         "{id:?} has no placement on this node: expected the beginning of a container's id, a pod's UID or UID/CONTAINER"
@@ -93,7 +99,8 @@ impl CliError {
         match self {
             Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::NoContainer { .. } => 2,
             Self::Oci(error) if error.is_input() => 2,
-            Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
+            Self::NoNode { .. } | Self::Machine { .. } | Self::Read { .. } => 2,
+            Self::Snapshot { .. } | Self::Sysroot(_) => 2,
             Self::Store(_) | Self::Discover(_) | Self::Write { .. } => 3,
             Self::Nri(_) | Self::Oci(_) | Self::Host(_) | Self::Privileges(_) => 3,
         }

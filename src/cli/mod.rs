@@ -1,6 +1,7 @@
 //! What people type: one file a verb. [`Cli`] is what was typed, [`Cli::run`] does it.
 
 mod devices;
+pub mod doctor;
 mod error;
 pub mod hook;
 pub mod machine;
@@ -43,6 +44,7 @@ pub enum Command {
     Topology(machine::Args),
     Plan(plan::Args),
     Verify(verify::Args),
+    Doctor(doctor::Args),
     Off(switch::OffArgs),
     On(switch::OnArgs),
     /// Print the version
@@ -108,6 +110,7 @@ impl Command {
             Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
             Self::Verify(args) => verify::run(&args),
+            Self::Doctor(args) => doctor::run(&args),
             Self::Off(args) => switch::off(&args),
             Self::On(args) => switch::on(&args),
             Self::Version => output::print(&format!("maitred {}\n", env!("CARGO_PKG_VERSION"))),

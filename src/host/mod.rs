@@ -3,6 +3,7 @@
 //! The cgroup file is the truth: a runtime may log a failed update and go on. Everything is reached
 //! from a root directory, `/` on a real machine, that holds `proc/` and `sys/`.
 
+mod ask;
 mod cgroup_path;
 mod cgroups;
 mod cpuset;
@@ -18,6 +19,7 @@ mod process;
 mod quota;
 mod runtime_features;
 
+pub use ask::answer;
 pub use cgroups::Cgroups;
 pub use error::HostError;
 pub use life::{name, start_time};

@@ -34,6 +34,20 @@ struct Written {
     by: String,
 }
 
+impl Off {
+    /// The switch in that file; `None` where there is no such file. Needs no store.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn read(path: &Path) -> Result<Option<Self>, StoreError> {
+        let Some((bytes, file)) = file::read_some(path, MOST)? else { return Ok(None) };
+        match serde_json::from_slice::<Written>(&bytes) {
+            Ok(Written { since, reason, by }) => Ok(Some(Self { since: at(since), reason, by })),
+            Err(_) => by_hand(path, &bytes, &file).map(Some),
+        }
+    }
+}
+
 impl Store {
     /// Whether maitred is off, and why. Cheap enough for every request: one failed `open` while on.
     ///
@@ -51,12 +65,7 @@ impl Store {
     /// # Errors
     /// As [`Self::is_off`].
     pub fn is_off_in(dir: &Path) -> Result<Option<Off>, StoreError> {
-        let path = dir.join(OFF);
-        let Some((bytes, file)) = file::read_some(&path, MOST)? else { return Ok(None) };
-        match serde_json::from_slice::<Written>(&bytes) {
-            Ok(Written { since, reason, by }) => Ok(Some(Off { since: at(since), reason, by })),
-            Err(_) => by_hand(&path, &bytes, &file).map(Some),
-        }
+        Off::read(&dir.join(OFF))
     }
 
     /// Switches maitred off from the next request on. Off already: `since` stays, the rest is new.

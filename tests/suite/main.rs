@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod conformance;
 mod discover;
+mod doctor;
 mod engine;
 mod fake_runtime;
 mod host;

@@ -4,6 +4,7 @@
 mod authority;
 mod daemon;
 mod delivery;
+mod doctor;
 mod exact;
 mod exempt;
 mod faults;
@@ -56,6 +57,7 @@ pub const ALL: &[&[Scenario]] = &[
     daemon::ALL,
     outages::ALL,
     switches::ALL,
+    doctor::ALL,
     faults::ALL,
     wrapper::ALL,
 ];
