@@ -1,6 +1,6 @@
 //! Which machine a verb is about.
 
-use super::output::{self, Format};
+use super::output::{self, Drawn};
 use super::{CliError, Exit, topology};
 use crate::config::Config;
 use crate::discover::{self, Options, Root, snapshot};
@@ -59,7 +59,7 @@ pub struct Args {
     pub config: Option<PathBuf>,
     /// What to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Format,
+    pub output: Drawn,
 }
 
 /// `maitred topology`: prints the machine.
@@ -70,7 +70,8 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let config = Config::load(args.config.as_deref())?;
     let machine = args.machine.read(&config.gpu.driver_root)?;
     output::print(&match args.output {
-        Format::Text => topology::render_text(&machine),
-        Format::Json => snapshot::to_json(&machine),
+        Drawn::Text => topology::render_text(&machine),
+        Drawn::Json => snapshot::to_json(&machine),
+        Drawn::Svg => topology::picture(&machine),
     })
 }

@@ -5,6 +5,7 @@ mod error;
 pub mod machine;
 pub mod nri;
 pub mod output;
+pub mod picture;
 pub mod plan;
 pub mod switch;
 pub mod topology;

@@ -1,6 +1,7 @@
 //! `maitred topology`: the machine, for people.
 
 use super::output::count;
+use super::picture::{self, Picture};
 use crate::model::{
     Bytes, CpuSet, Gpu, HugepagePool, HugepageSize, Nic, NodeId, NodeKind, NumaNode, Topology,
 };
@@ -16,6 +17,28 @@ pub fn render_text(topology: &Topology) -> String {
         [summary(topology), nodes(topology), distances(topology), gpus(&topology.gpus), nics(&topology.nics)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("\n")
+}
+
+/// The machine as a picture.
+#[must_use]
+pub fn picture(topology: &Topology) -> String {
+    picture::draw(&Picture {
+        topology,
+        heading: "maitred topology".into(),
+        summary: headline(topology),
+        parties: Vec::new(),
+        books: None,
+        notes: Vec::new(),
+    })
+}
+
+/// `2 nodes, 224 CPUs, 8 GPUs, 8 NICs`.
+pub(super) fn headline(topology: &Topology) -> String {
+    let mut parts = vec![count(topology.numa_nodes.len(), "node"), count(topology.cpus.len(), "CPU")];
+    for (number, noun) in [(topology.gpus.len(), "GPU"), (topology.nics.len(), "NIC")] {
+        parts.extend((number > 0).then(|| count(number, noun)));
+    }
+    parts.join(", ")
 }
 
 fn summary(topology: &Topology) -> String {

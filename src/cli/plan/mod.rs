@@ -2,13 +2,14 @@
 
 mod json;
 pub mod manifest;
+mod picture;
 mod pods;
 mod qos;
 mod seat;
 mod table;
 mod text;
 
-use super::output::{self, Format};
+use super::output::{self, Drawn};
 use super::{CliError, Exit, machine};
 use crate::config::Config;
 use manifest::{Manifest, PodError};
@@ -38,7 +39,7 @@ pub struct Args {
     pub fill: bool,
     /// What to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Format,
+    pub output: Drawn,
 }
 
 /// Plans.
@@ -55,13 +56,14 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let seated: Vec<_> = pods.into_iter().map(|pod| room.seat(pod)).collect();
     let fill = last.as_ref().map(|pod| (pod, room.fill(pod)));
     let fill = fill.as_ref().map(|(pod, fill)| (*pod, fill));
-    if args.output == Format::Json {
+    if args.output == Drawn::Json {
         seated.iter().for_each(|seated| tell(&seated.pod));
         last.iter().for_each(tell);
     }
     output::print(&match args.output {
-        Format::Json => json::print(&room, &seated, fill),
-        Format::Text => text::print(&room, &seated, fill, style()),
+        Drawn::Json => json::print(&room, &seated, fill),
+        Drawn::Text => text::print(&room, &seated, fill, style()),
+        Drawn::Svg => picture::print(&room, &seated, fill),
     })?;
     let none = fill.is_some_and(|(_, fill)| fill.seated.is_empty() && fill.next.is_some());
     match none || seated.iter().any(|seated| seated.verdict.is_err()) {

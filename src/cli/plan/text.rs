@@ -5,6 +5,7 @@ use super::pods::Pod;
 use super::seat::{Fill, GPUS, Room, Seat, Seated};
 use super::table::{Style, Table};
 use crate::cli::output::count;
+use crate::cli::topology;
 use crate::engine::{GPU, NIC};
 use crate::model::{
     Bytes, Candidate, ContainerKind, CpuSet, MemoryKind, NodeSet, NumaNode, Rejection, Shortage,
@@ -31,6 +32,12 @@ pub fn print(room: &Room<'_>, seated: &[Seated], fill: Option<(&Pod, &Fill)>, st
     text
 }
 
+/// The machine and the rules on one line.
+pub(super) fn headline(room: &Room<'_>) -> String {
+    let policy = &room.settings.policy;
+    format!("{}; policy {}, scope {}", topology::headline(room.topology), policy.topology, policy.scope)
+}
+
 struct Page<'a> {
     room: &'a Room<'a>,
     all: &'a [&'a Seated],
@@ -39,12 +46,7 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn machine(&self) -> String {
-        let Room { topology, settings, .. } = self.room;
-        let policy = &settings.policy;
-        let mut parts = vec![count(topology.numa_nodes.len(), "node"), count(topology.cpus.len(), "CPU")];
-        parts.extend(some(topology.gpus.len(), "GPU"));
-        parts.extend(some(topology.nics.len(), "NIC"));
-        format!("{}; policy {}, scope {}\n\n", parts.join(", "), policy.topology, policy.scope)
+        headline(self.room) + "\n\n"
     }
 
     /// A section for each node, then one for each set of nodes that a container lies across, then the
@@ -95,24 +97,9 @@ impl Page<'_> {
 
     fn rows(&self, table: &mut Table, nodes: &NodeSet) {
         for (pod, seat) in self.seats().filter(|(_, seat)| self.place(seat) == *nodes) {
-            let name = |resource, ids: &[String]| -> Vec<String> {
-                ids.iter().map(|id| self.room.device_name(resource, &id.as_str().into())).collect()
-            };
-            let gpus = |seat: &Seat| devices("GPU", name(GPU, &seat.gpus(self.room.topology)));
-            let memory = seat.promised(MemoryKind::Memory);
-            let sizes: Vec<_> = pages(seat).into_iter().map(|(size, n)| format!("{n} × {size}")).collect();
-            table.row(vec![
-                pod.title(),
-                called(pod, seat),
-                cpus(&seat.placement.cpus),
-                match self.room.links(seat) {
-                    Some(links) => format!("{} ({links})", gpus(seat)),
-                    None => gpus(seat),
-                },
-                devices("NIC", name(NIC, &seat.nics())),
-                if memory > 0 { Bytes(memory).to_string() } else { String::new() },
-                sizes.join(" "),
-            ]);
+            let mut cells = vec![pod.title(), called(pod, seat)];
+            cells.extend(has(self.room, seat));
+            table.row(cells);
         }
     }
 
@@ -210,17 +197,44 @@ impl Page<'_> {
     }
 
     fn fill(&self, pod: &Pod, fill: &Fill) -> String {
-        let (title, fit) = (pod.title(), fill.seated.len());
+        let fits = fits(pod, fill);
         match &fill.next {
-            None => format!("\nany number of {title} fits: it takes nothing that could run out\n"),
+            None => format!("\n{fits}\n"),
             Some(rejection) => {
-                let many = if fit == 1 { "replica" } else { "replicas" };
-                let fits = if fit == 1 { "fits" } else { "fit" };
-                let head = self.style.bold(&format!("{fit} {many} of {title} {fits}"));
-                format!("\n{head}; the next one is told:\n{}", self.evidence(rejection))
+                format!("\n{}; the next one is told:\n{}", self.style.bold(&fits), self.evidence(rejection))
             }
         }
     }
+}
+
+/// How often a pod fits.
+pub(super) fn fits(pod: &Pod, fill: &Fill) -> String {
+    let title = pod.title();
+    match (&fill.next, fill.seated.len()) {
+        (None, _) => format!("any number of {title} fits: it takes nothing that could run out"),
+        (Some(_), 1) => format!("1 replica of {title} fits"),
+        (Some(_), fit) => format!("{fit} replicas of {title} fit"),
+    }
+}
+
+/// What a container has: CPUs, GPUs, NICs, memory, huge pages; empty where it has none.
+pub(super) fn has(room: &Room<'_>, seat: &Seat) -> [String; 5] {
+    let name = |resource, ids: &[String]| -> Vec<String> {
+        ids.iter().map(|id| room.device_name(resource, &id.as_str().into())).collect()
+    };
+    let gpus = devices("GPU", name(GPU, &seat.gpus(room.topology)));
+    let memory = seat.promised(MemoryKind::Memory);
+    let sizes: Vec<_> = pages(seat).into_iter().map(|(size, n)| format!("{n} × {size}")).collect();
+    [
+        cpus(&seat.placement.cpus),
+        match room.links(seat) {
+            Some(links) => format!("{gpus} ({links})"),
+            None => gpus,
+        },
+        devices("NIC", name(NIC, &seat.nics())),
+        if memory > 0 { Bytes(memory).to_string() } else { String::new() },
+        sizes.join(" "),
+    ]
 }
 
 fn short(candidate: &Candidate) -> String {
@@ -233,7 +247,7 @@ fn short(candidate: &Candidate) -> String {
 }
 
 /// What an init container holds is used again by those after it.
-fn called(pod: &Pod, seat: &Seat) -> String {
+pub(super) fn called(pod: &Pod, seat: &Seat) -> String {
     let own = pod.request.containers.iter().find(|container| container.name == seat.name);
     match own.is_some_and(|container| container.kind == ContainerKind::Init) {
         true => format!("{} (init)", seat.name),
