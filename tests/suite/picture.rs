@@ -85,7 +85,7 @@ fn machine(shape: &Shape) -> Topology {
             numa_node: known(node),
             memory_node: known(node).filter(|node| node.0 >= nodes),
             nvlinks: others
-                .filter(|other| (other + index as u32) % 3 > 0)
+                .filter(|other| !(other + index as u32).is_multiple_of(3))
                 .map(|other| (other, shape.links))
                 .collect(),
             switch_links: if shape.switched { shape.links } else { 0 },
