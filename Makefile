@@ -22,16 +22,20 @@ setup:               ## what demo and test set up: packages, images, the guest's
 native: setup        ## the native lane alone; OPTIONS="--only WORD"
 	@integration/lane-native.sh $(CACHE)/payload $(OPTIONS)
 
+oci: setup           ## runc and podman of this machine with the wrapper and the hooks
+	@integration/lane-oci.sh $(CACHE)/payload
+
 guest: setup         ## the guest lane alone; OPTIONS="--only WORD"
 	@integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
 
-bench: setup         ## container creation without and with maitred, pods without and with podresources, in pairs
+bench: setup         ## container creation without and with maitred, pods with podresources, runc run, in pairs
 	@integration/payload.sh release
 	@integration/lane-native.sh $(CACHE)/payload-release --bench-create 50
 	@integration/lane-native.sh $(CACHE)/payload-release --bench-podresources 50
+	@integration/bench-oci.sh $(CACHE)/payload-release 40
 
 clean:               ## take away everything that was built
 	cargo clean
 	rm -rf $(CACHE) 2>/dev/null || sudo rm -rf $(CACHE)
 
-.PHONY: help demo test test-all setup native guest bench clean
+.PHONY: help demo test test-all setup native oci guest bench clean

@@ -13,6 +13,8 @@ needed=(
     /bin/busybox:busybox-static
     unshare:util-linux
     xz:xz-utils
+    runc:runc
+    podman:podman
     cc:gcc
     /usr/lib/x86_64-linux-gnu/libc.a:libc6-dev
     /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring

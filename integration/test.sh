@@ -39,9 +39,11 @@ stage "set-up" "$integration/setup.sh"
 stage "clippy" cargo clippy --profile test --all-targets -- -D warnings
 stage "unit tests and conformance" cargo test
 stage "native containerd" "$integration/lane-native.sh" "$cache/payload"
+stage "runc and podman" "$integration/lane-oci.sh" "$cache/payload"
 stage "NUMA guest" "$integration/lane-guest.sh" "$cache/payload"
 if [ "${1:-}" = all ]; then
     stage "native, proof without maitred" "$integration/lane-native.sh" "$cache/payload" --without-maitred
+    stage "runc and podman, proof without maitred" "$integration/lane-oci.sh" "$cache/payload" --without-maitred
     stage "guest, proof without maitred" "$integration/lane-guest.sh" "$cache/payload" --without-maitred
     stage "long churn and properties" env PROPTEST_CASES=20000 cargo test --test suite -- --nocapture churn engine
 fi

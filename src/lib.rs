@@ -13,8 +13,9 @@
 //! | [`host`] | this machine's cgroups and processes | model, decision |
 //! | [`store`] | what lies below `/run/maitred` | model |
 //! | [`config`] | the configuration file: raw and strict, then validated | model, engine, decision |
-//! | [`log`] | JSON lines, or text for people | config |
+//! | [`log`] | JSON lines, or text for people | model, decision, config |
 //! | [`nri`] | containerd: mux, ttrpc, event loop | model, engine, ledger, decision, log |
+//! | [`oci`] | config.json, the runtime wrapper, hook stages | model, engine, ledger, decision, discover, host, store, config, log |
 //! | [`cli`] | one file a verb; where the rooms are put together | all above |
 //!
 //! The first four never touch files, environment, clock or threads. A test (`tests/suite/rooms.rs`) reads this
@@ -32,4 +33,5 @@ pub mod ledger;
 pub mod log;
 pub mod model;
 pub mod nri;
+pub mod oci;
 pub mod store;

@@ -65,8 +65,12 @@ impl Cri {
         Ok(conditions.iter().any(|condition| condition.type_ == "RuntimeReady" && condition.status))
     }
 
-    pub fn run_pod_sandbox(&self, config: &PodSandboxConfig) -> Result<String> {
-        let request = RunPodSandboxRequest { config: Some(config.clone()).into(), ..Default::default() };
+    pub fn run_pod_sandbox(&self, config: &PodSandboxConfig, handler: &str) -> Result<String> {
+        let request = RunPodSandboxRequest {
+            config: Some(config.clone()).into(),
+            runtime_handler: handler.to_owned(),
+            ..Default::default()
+        };
         let answer: RunPodSandboxResponse = self.call("RunPodSandbox", &request)?;
         Ok(answer.pod_sandbox_id)
     }

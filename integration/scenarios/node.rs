@@ -26,6 +26,9 @@ const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
 const MAITRED_CONFIG: &str = "/etc/maitred/config.toml";
 const PLUGINS: &str = "/opt/nri/plugins";
 const MAITRED_RUN: &str = "/run/maitred";
+/// The runtime class whose runtime is the wrapper, and its binary.
+pub const WRAPPED: &str = "wrapped";
+const WRAPPER: &str = "/run/maitred-runtime";
 /// ContainerState of CRI.
 const CONTAINER_EXITED: i32 = 2;
 const CALL_LIMIT: Duration = Duration::from_secs(300);
@@ -91,10 +94,18 @@ impl Node {
     pub fn start_containerd(&mut self) -> Result<()> {
         fs::create_dir_all("/etc/containerd")?;
         fs::write(CONTAINERD_CONFIG, containerd_config(self.lane))?;
+        self.link_wrapper()?;
         self.containerd.start(Command::new("containerd").args(["--config", CONTAINERD_CONFIG]))?;
         let (cri, containerd) = (&self.cri, &mut self.containerd);
         let limit = Duration::from_secs(120);
         wait::until_alive(limit, "containerd is ready for pods", || containerd.check_alive(), || cri.ready())
+    }
+
+    /// Without maitred the runtime itself is there.
+    fn link_wrapper(&self) -> Result<()> {
+        let target = if self.with_maitred { self.payload.join("maitred") } else { "/usr/sbin/runc".into() };
+        let _ = fs::remove_file(WRAPPER);
+        std::os::unix::fs::symlink(&target, WRAPPER).with_context(|| format!("linking {WRAPPER}"))
     }
 
     pub fn import_images(&self) -> Result<()> {
@@ -256,7 +267,7 @@ impl Node {
         self.admit(pod)?;
         self.cgroups.lock().unwrap_or_else(|poison| poison.into_inner()).push(pod.cgroup_parent());
         kubelet::make_pod_cgroup(pod)?;
-        self.cri.run_pod_sandbox(&kubelet::sandbox_config(pod))
+        self.cri.run_pod_sandbox(&kubelet::sandbox_config(pod), pod.handler)
     }
 
     /// One attempt at a container, created and not yet started.
@@ -382,6 +393,12 @@ state = "/run/containerd"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRAPPED}]
+    runtime_type = "io.containerd.runc.v2"
+    pod_annotations = ["*.maitred.io", "*.maitred.io/*"]
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRAPPED}.options]
+      BinaryName = "{WRAPPER}"
       SystemdCgroup = false
 [plugins."io.containerd.nri.v1.nri"]
   disable = false

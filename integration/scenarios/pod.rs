@@ -94,6 +94,8 @@ pub struct Pod {
     pub annotations: BTreeMap<String, String>,
     /// Where the kubelet heard of the pod: `api`, or `file` for a static pod.
     pub source: &'static str,
+    /// The runtime class's handler; empty is the default one.
+    pub handler: &'static str,
     /// Only the pod's cgroup has its hugepage limits, as with containerd's `disable_hugetlb_controller`.
     pub hides_hugepages: bool,
     pub containers: Vec<Container>,
@@ -127,6 +129,7 @@ impl Pod {
             uid: next_uid(),
             annotations: BTreeMap::new(),
             source: "api",
+            handler: "",
             hides_hugepages: false,
             containers: vec![container],
         }
@@ -170,6 +173,11 @@ impl Pod {
     /// As the kubelet marks what it reads from its manifest directory.
     pub fn static_pod(mut self) -> Pod {
         self.source = "file";
+        self
+    }
+
+    pub fn handler(mut self, handler: &'static str) -> Pod {
+        self.handler = handler;
         self
     }
 

@@ -9,6 +9,7 @@ use crate::host::HostError;
 use crate::host::privileges::PrivilegeError;
 use crate::log::LogError;
 use crate::nri::NriError;
+use crate::oci::OciError;
 use crate::store::StoreError;
 use std::path::PathBuf;
 
@@ -77,6 +78,9 @@ pub enum CliError {
     /// This machine's cgroups.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// A container of an OCI hook.
+    #[error(transparent)]
+    Oci(#[from] OciError),
     /// Privileges could not be given up.
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
@@ -88,9 +92,10 @@ impl CliError {
     pub fn code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::NoContainer { .. } => 2,
+            Self::Oci(error) if error.is_input() => 2,
             Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
             Self::Store(_) | Self::Discover(_) | Self::Write { .. } => 3,
-            Self::Nri(_) | Self::Host(_) | Self::Privileges(_) => 3,
+            Self::Nri(_) | Self::Oci(_) | Self::Host(_) | Self::Privileges(_) => 3,
         }
     }
 }

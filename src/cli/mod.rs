@@ -2,11 +2,14 @@
 
 mod devices;
 mod error;
+pub mod hook;
 pub mod machine;
 pub mod nri;
 pub mod output;
 pub mod picture;
 pub mod plan;
+pub mod runtime;
+mod shared;
 pub mod switch;
 pub mod topology;
 pub mod verify;
@@ -36,6 +39,8 @@ const EXIT_STATUS: &str = "Exit status: 0 fine; 1 a negative finding, such as a 
 #[allow(missing_docs)] // A comment here would be the verb's help, in place of its arguments' own.
 pub enum Command {
     Nri(nri::Args),
+    Hook(hook::Args),
+    Runtime(runtime::Args),
     Topology(machine::Args),
     Plan(plan::Args),
     Verify(verify::Args),
@@ -83,6 +88,9 @@ impl Cli {
     pub fn run(self) -> Result<Exit, CliError> {
         match self.command {
             Command::Nri(args) => nri::run(&args),
+            // They log into a file: their standard error is their caller's.
+            Command::Hook(args) => hook::run(&args),
+            Command::Runtime(args) => Ok(runtime::run(&args.arguments)),
             command => {
                 // Someone typed this and reads what comes.
                 log::start(LogConfig { level: LogLevel::Warn, format: LogFormat::Text })?;
@@ -96,6 +104,8 @@ impl Command {
     fn run(self) -> Result<Exit, CliError> {
         match self {
             Self::Nri(args) => nri::run(&args),
+            Self::Hook(args) => hook::run(&args),
+            Self::Runtime(args) => Ok(runtime::run(&args.arguments)),
             Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
             Self::Verify(args) => verify::run(&args),

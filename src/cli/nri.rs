@@ -1,6 +1,7 @@
 //! `maitred nri`: the daemon.
 
 use super::devices::Machine;
+use super::shared::Shared;
 use super::{CliError, Exit};
 use crate::config::{Authority, Config};
 use crate::decision::{
@@ -9,11 +10,10 @@ use crate::decision::{
 };
 use crate::discover::{self, Kubelet, Root};
 use crate::host::{self, KernelModes, privileges};
-use crate::ledger::Record;
 use crate::log;
-use crate::model::{ContainerId, ContainerKey, HugepageHints, HugepageSize, MountFacts, Placement};
+use crate::model::{ContainerId, HugepageHints, HugepageSize, MountFacts, Placement};
 use crate::nri::{self, Around, BoxError, Options, Seating, Setup, Transport};
-use crate::store::{Loaded, Store};
+use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,7 +70,9 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         true => Root::host(),
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
-    let cgroups = Files::new(root.clone())?;
+    let host_cgroups = host::Cgroups::find(Path::new("/"))?;
+    let hints = Arc::new(Shared::new(store.clone(), host_cgroups.clone(), config.failure.deadline));
+    let cgroups = Files::new(host_cgroups, root.clone(), Arc::clone(&hints))?;
     let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
     let mut node = Node::new(root, config)?;
     node.launcher = launcher(&args.store);
@@ -83,7 +85,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     };
     let around = Around {
         cgroups: Arc::new(cgroups),
-        hints: Arc::new(Remembering(store.clone())),
+        hints,
         allotments: Arc::new(kubelet),
         devices: Arc::clone(&node.machine) as _,
     };
@@ -240,57 +242,20 @@ fn can_swap(settings: &Settings, host: &nri::Host) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The store behind what the daemon remembers.
-struct Remembering(Option<Store>);
-
-impl nri::Hints for Remembering {
-    fn load(&self) -> Vec<Record> {
-        let Some(store) = &self.0 else { return Vec::new() };
-        let loaded = store.load().unwrap_or_else(|error| {
-            tracing::warn!(%error, "what is remembered of stopped containers cannot be read");
-            Loaded::default()
-        });
-        for skipped in &loaded.skipped {
-            tracing::warn!("{skipped}");
-        }
-        let mut records = Vec::new();
-        for (key, json) in loaded.records {
-            match Record::parse(&json) {
-                Ok(record) if record.key == key => records.push(record),
-                Ok(record) => {
-                    tracing::warn!(%key, found = %record.key, "an allocation file speaks of another container")
-                }
-                Err(error) => tracing::warn!(%key, %error, "an allocation file cannot be understood"),
-            }
-        }
-        records
-    }
-
-    fn keep(&self, key: &ContainerKey, record: Option<&Record>) {
-        let Some(store) = &self.0 else { return };
-        let kept = match record {
-            Some(record) => store.put(key, &record.to_json()),
-            None => store.remove(key).map(|_| ()),
-        };
-        if let Err(error) = kept {
-            tracing::warn!(%key, %error, "a container's seat is not remembered: it may lose it if maitred restarts while it is stopped");
-        }
-    }
-}
-
 /// Real cgroups and nodes behind what the daemon asks of them.
 struct Files {
     cgroups: host::Cgroups,
     root: Root,
+    shared: Arc<Shared>,
     /// The sizes of huge pages there are; booted with, and not changed after.
     page_sizes: BTreeSet<HugepageSize>,
 }
 
 impl Files {
-    fn new(root: Root) -> Result<Self, CliError> {
-        let cgroups = host::Cgroups::find(Path::new("/"))?;
+    fn new(cgroups: host::Cgroups, root: Root, shared: Arc<Shared>) -> Result<Self, CliError> {
         let free = discover::free_hugepages(&root).map_err(CliError::Discover)?;
-        Ok(Self { cgroups, root, page_sizes: free.into_keys().map(|(_, size)| size).collect() })
+        let page_sizes = free.into_keys().map(|(_, size)| size).collect();
+        Ok(Self { cgroups, root, shared, page_sizes })
     }
 }
 
@@ -349,7 +314,10 @@ impl nri::Cgroups for Files {
 
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
         match self.cgroups.write_cpuset(&update.cgroups_path, &update.cpus, update.mems.as_ref()) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.shared.note_told(update);
+                Ok(true)
+            }
             Err(error) if error.is_gone() => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -359,7 +327,7 @@ impl nri::Cgroups for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nri::{Hints, Host, Version};
+    use crate::nri::{Host, Version};
 
     /// A machine of one CPU whose kubelet has that CPU Manager policy, and the node it is under `config`.
     fn node(kubelet: &str, config: &str) -> (tempfile::TempDir, Node) {
@@ -443,22 +411,5 @@ mod tests {
             error.starts_with("the configuration the runtime passes on:1: unknown field `mood`"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn only_records_of_their_own_containers_are_remembered() {
-        let run = tempfile::tempdir().unwrap();
-        let store = Store::open(&run.path().join("maitred")).unwrap();
-        let key = |name: &str| ContainerKey::new("uid".into(), name.into());
-        let record = Record::new(&key("a"), &"id".into(), &Placement::default());
-        let memory = Remembering(Some(store.clone()));
-        memory.keep(&key("a"), Some(&record));
-        store.put(&key("b"), &record.to_json()).unwrap();
-        store.put(&key("c"), "{}").unwrap();
-
-        assert_eq!(memory.load(), [record]);
-        memory.keep(&key("a"), None);
-        assert_eq!(memory.load(), []);
-        assert_eq!(Remembering(None).load(), [], "without a store nothing is remembered and nothing fails");
     }
 }

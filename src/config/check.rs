@@ -73,6 +73,7 @@ pub(super) fn check(text: &str, origin: &str) -> Checked<Config> {
         memory: memory(file, &raw.memory, default.memory)?,
         gpu: gpu(file, &raw.gpu, default.gpu)?,
         nic_resources: nic(file, &raw.nic, default.nic_resources)?,
+        runtime: file.at("runtime.path", &raw.runtime.path).program(default.runtime)?,
         trusted_namespaces: names(
             file,
             "annotations.trusted_namespaces",

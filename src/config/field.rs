@@ -103,6 +103,17 @@ impl Field<'_, String> {
             None => Ok(default),
         }
     }
+
+    /// An absolute path or the name of a command, or the default.
+    pub fn program(&self, default: Option<PathBuf>) -> Checked<Option<PathBuf>> {
+        match self.get() {
+            Some(text) if text.is_empty() || (text.contains('/') && !text.starts_with('/')) => {
+                Err(self.wrong("an absolute path, or the name of a command on PATH"))
+            }
+            Some(text) if text != "auto" => Ok(Some(PathBuf::from(text))),
+            _ => Ok(default),
+        }
+    }
 }
 
 /// A list of names, none of them empty, or the default.

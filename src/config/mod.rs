@@ -48,6 +48,8 @@ pub struct Config {
     pub gpu: GpuConfig,
     /// Which resources of a pod spec are RDMA NICs.
     pub nic_resources: Vec<Glob>,
+    /// The runtime the wrapper stands in front of; `None` is the first that is found.
+    pub runtime: Option<PathBuf>,
     /// Namespaces whose annotations may also ask for more lenient treatment.
     pub trusted_namespaces: BTreeSet<String>,
     /// Who is never refused.
@@ -178,6 +180,7 @@ impl Default for Config {
                 driver_root: PathBuf::from("/"),
             },
             nic_resources: ["rdma/*", "nvidia.com/*nic*", "*/*rdma*"].map(Glob::from).to_vec(),
+            runtime: None,
             trusted_namespaces: BTreeSet::new(),
             exempt: Exempt {
                 namespaces: EXEMPT_NAMESPACES.map(String::from).into(),
@@ -205,6 +208,19 @@ impl Config {
             Err(error) if path.is_none() && error.kind() == ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(ConfigError::Read { path: file.to_owned(), source }),
         }
+    }
+
+    /// `[runtime] path` alone, whatever is wrong with the rest: a container must be killed and deleted by the runtime
+    /// that made it, also with a configuration nobody can use.
+    #[must_use]
+    pub fn runtime_path(path: Option<&Path>) -> Option<PathBuf> {
+        let text = std::fs::read_to_string(path.unwrap_or(Path::new(DEFAULT_PATH))).ok()?;
+        // Most files say nothing of it, and need not be parsed.
+        if !text.contains("[runtime]") && !text.contains("runtime.path") {
+            return None;
+        }
+        let table: toml::Table = text.parse().ok()?;
+        table.get("runtime")?.get("path")?.as_str().filter(|path| *path != "auto").map(PathBuf::from)
     }
 
     /// Reads the text of a file; `origin` is its name in errors.

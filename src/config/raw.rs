@@ -22,6 +22,7 @@ pub(super) struct Raw {
     pub memory: Memory,
     pub gpu: Gpu,
     pub nic: Nic,
+    pub runtime: Runtime,
     pub annotations: Annotations,
     pub exempt: Exempt,
     pub failure: Failure,
@@ -79,6 +80,12 @@ pub(super) enum Pool {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Nic {
     pub resources: List,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Runtime {
+    pub path: Typed<String>,
 }
 
 #[derive(Default, Deserialize)]

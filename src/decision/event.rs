@@ -1,6 +1,6 @@
 //! What can happen.
 
-use super::Pages;
+use super::{Known, Pages};
 use crate::ledger::Record;
 use crate::model::{
     ContainerFacts, ContainerId, CpuSet, NodeSet, PodAllotment, PodFacts, PodUid, Resources, Topology,
@@ -43,6 +43,9 @@ pub enum Event {
     /// What the kubelet allotted to a pod was read: counts while the pod is known, until it is read again. May come
     /// before the pod itself, and before Synchronize.
     Allotted(PodUid, PodAllotment),
+    /// The shared store was read: these are all the containers that others have made and that live, or whose pod
+    /// does.
+    Elsewhere(Vec<Known>),
     /// The machine's devices were read again: GPUs that have come, gone or changed.
     Devices(Box<Topology>),
     /// Somebody (the kubelet) wants a running container's resources changed to these.

@@ -1,6 +1,6 @@
 //! What the reducer remembers between events: the ledger, and which container is told which CPUs.
 
-use super::{AnnotationPool, CpuAuthority, CpusetUpdate, Observed, Pages, Settings, machine};
+use super::{AnnotationPool, CpuAuthority, CpusetUpdate, Known, Observed, Pages, Settings, machine};
 use crate::engine::{Machine, MachineError, Reserve};
 use crate::ledger::Ledger;
 use crate::model::{
@@ -22,6 +22,8 @@ pub struct State {
     pub(super) live: BTreeMap<ContainerId, Live>,
     /// The sandbox under which each holding was made: a pod's old sandbox can stop after its new one runs.
     pub(super) sandbox_of: BTreeMap<ContainerKey, String>,
+    /// What others have made, by key.
+    pub(super) elsewhere: BTreeMap<ContainerKey, Known>,
     /// The machine's huge pages as last read.
     pub(super) pages: Pages,
     /// What the kubelet allotted to pods, until they end.
@@ -43,7 +45,9 @@ pub(super) struct Live {
     pub told: Option<CpuSet>,
     /// What was wanted and found the last time its cgroup was written directly: a parent's narrower cpuset
     /// makes some wishes impossible, and writing them again changes nothing.
-    tried: Option<(CpuSet, CpuSet)>,
+    pub(super) tried: Option<(CpuSet, CpuSet)>,
+    /// Somebody else has made it: only its cgroup can be written.
+    pub elsewhere: bool,
 }
 
 /// Where a live container's CPUs come from.
@@ -75,6 +79,7 @@ impl State {
             pods: BTreeMap::new(),
             live: BTreeMap::new(),
             sandbox_of: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
             pages: Pages::default(),
             allotments: BTreeMap::new(),
             reserve: reserve.clone(),
@@ -99,6 +104,25 @@ impl State {
         self.live.iter().map(|(id, live)| (id, live.cgroups_path.as_str()))
     }
 
+    /// The cgroup of a container that lives.
+    #[must_use]
+    pub fn cgroup(&self, id: &ContainerId) -> Option<&str> {
+        self.live.get(id).map(|live| live.cgroups_path.as_str())
+    }
+
+    /// Whether what stands under a key was made by others.
+    #[must_use]
+    pub fn is_elsewhere(&self, key: &ContainerKey) -> bool {
+        self.elsewhere.contains_key(key)
+    }
+
+    /// The cgroup of a pod that lives.
+    #[must_use]
+    pub fn pod_cgroup(&self, pod: &PodUid) -> Option<&str> {
+        let pod = self.pods.values().find(|facts| facts.uid == *pod)?;
+        Some(pod.cgroup_parent.as_str()).filter(|path| !path.is_empty())
+    }
+
     /// The machine's devices are these from now on; the rest of it stays. What is held is held still.
     pub(super) fn refresh(&mut self, devices: Topology) {
         let Topology { gpus, nics, pci, cdi, mig_nodes, .. } = devices;
@@ -113,17 +137,20 @@ impl State {
         }
     }
 
-    /// Nobody holds anything and nobody lives, over the same machine. What the kubelet allotted stays: it may have
-    /// been told before.
-    pub(super) fn forget(&mut self) {
+    /// Nobody holds anything and nobody lives, over the same machine, but for what others have made. What the kubelet
+    /// allotted stays: it may have been told before.
+    pub(super) fn forget(&mut self, settings: &Settings) {
         self.ledger = Ledger::new(Arc::clone(&self.machine));
         self.pods.clear();
         self.live.clear();
         self.sandbox_of.clear();
+        let elsewhere = std::mem::take(&mut self.elsewhere);
+        self.take_in_elsewhere(elsewhere.into_values().collect(), settings);
     }
 
     /// Remembers a container under its role.
     pub(super) fn track(&mut self, key: ContainerKey, container: &ContainerFacts, sandbox: &str, role: Role) {
+        self.take_over(&key);
         let claims = self.claims_of(&key, container);
         let live = Live {
             key,
@@ -133,6 +160,7 @@ impl State {
             claims,
             told: None,
             tried: None,
+            elsewhere: false,
         };
         self.live.insert(container.id.clone(), live);
     }

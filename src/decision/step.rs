@@ -4,7 +4,7 @@ use super::annotated::invalid;
 use super::{
     CpuAuthority, CpusetUpdate, Decision, Edit, Event, Mode, Outcome, Reply, Settings, State, Verdict,
 };
-use super::{create, encoded, sandbox, synchronize, understand};
+use super::{create, elsewhere, encoded, sandbox, synchronize, understand};
 use crate::model::{
     Bytes, ContainerFacts, ContainerKey, MemoryKind, NodeSet, PodAllotment, PodFacts, Reason, Rejection,
     Resources,
@@ -26,6 +26,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             state.pages = pages;
             Outcome::default()
         }
+        Event::Elsewhere(known) => elsewhere::elsewhere(state, known, settings),
         Event::Allotted(pod, allotment) => {
             state.allot(pod, allotment);
             Outcome::default()
@@ -52,6 +53,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             Outcome::default()
         }
     };
+    outcome.write_elsewhere(state);
     match settings.mode {
         Mode::Enforce => {}
         Mode::Audit => outcome.only_say(),

@@ -27,7 +27,7 @@ pub(super) fn synchronize(
     hints: &[Record],
     settings: &Settings,
 ) -> Outcome {
-    state.forget();
+    state.forget(settings);
     state.pods = pods.into_iter().map(|pod| (pod.id.clone(), pod)).collect();
     let live = containers.iter().filter(|facts| facts.state != ContainerState::Stopped);
     let running = live.map(|facts| {

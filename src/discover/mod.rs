@@ -16,6 +16,7 @@ mod parse;
 mod pci;
 mod root;
 mod sign;
+mod signs;
 pub mod snapshot;
 
 pub use error::{DiscoverError, Warning};
@@ -25,6 +26,7 @@ pub use kubelet::{
 pub use nodes::free_hugepages;
 pub use root::Root;
 pub use sign::{Sign, sign};
+pub use signs::{refresh_amounts, signs};
 
 use crate::model::{NodeSet, Topology};
 use std::path::{Path, PathBuf};

@@ -126,6 +126,21 @@ pub fn free_hugepages(root: &Root) -> Result<BTreeMap<(NodeId, HugepageSize), By
     Ok(pools.into_iter().flat_map(of_node).collect())
 }
 
+/// Reads the amounts of known nodes again: memory, and pools of huge pages.
+pub(super) fn amounts(root: &Root, nodes: &mut [NumaNode]) -> Result<(), DiscoverError> {
+    let no_directories = ids(root)?.is_empty();
+    for node in nodes {
+        let dir = format!("{NODES}/node{}", node.id);
+        let (meminfo, pools) = match no_directories {
+            true => ("proc/meminfo".to_owned(), WHOLE_HUGEPAGES.to_owned()),
+            false => (format!("{dir}/meminfo"), format!("{dir}/hugepages")),
+        };
+        node.memory_bytes = memory(root, &meminfo)?;
+        node.hugepages = hugepages(root, &pools)?;
+    }
+    Ok(())
+}
+
 fn pages(root: &Root, path: &str) -> Result<u64, DiscoverError> {
     let expected = "a number of pages";
     let pages = root.value(path, expected, parse::number)?;

@@ -10,6 +10,7 @@ mod effective;
 mod error;
 mod hugetlb;
 pub mod launcher;
+mod life;
 pub mod mempolicy;
 mod mounts;
 pub mod privileges;
@@ -19,6 +20,7 @@ mod runtime_features;
 
 pub use cgroups::Cgroups;
 pub use error::HostError;
+pub use life::{name, start_time};
 pub use mempolicy::KernelModes;
 pub use mounts::hugetlbfs_page_sizes;
 pub use process::{Allowed, NumaMaps, PolicyUse, allowed, numa_maps};

@@ -25,15 +25,27 @@ impl Cgroups {
     /// The cgroup is gone, or its file cannot be read or written.
     pub fn drop_pod_quota(&self, cgroup_parent: &str) -> Result<Option<Quota>, HostError> {
         let Some(cpu) = &self.cpu else { return Ok(None) };
-        let dir = cpu.pod(cgroup_parent)?;
-        let before = if cpu.v2 { unified(&dir)? } else { legacy(&dir)? };
-        if before.is_some() {
-            let result = CpuController::new(dir.clone(), cpu.v2).set_cfs_quota(-1);
-            let file = if cpu.v2 { "cpu.max" } else { "cpu.cfs_quota_us" };
-            written(dir.join(file), if cpu.v2 { "max" } else { "-1" }, result)?;
-        }
-        Ok(before)
+        drop_quota(&cpu.pod(cgroup_parent)?, cpu.v2)
     }
+
+    /// Takes the quota off a container's cgroup. Returns the quota it had; `None` is none.
+    ///
+    /// # Errors
+    /// As [`Self::drop_pod_quota`].
+    pub fn drop_quota(&self, cgroups_path: &str) -> Result<Option<Quota>, HostError> {
+        let Some(cpu) = &self.cpu else { return Ok(None) };
+        drop_quota(&cpu.container(cgroups_path)?, cpu.v2)
+    }
+}
+
+fn drop_quota(dir: &Path, v2: bool) -> Result<Option<Quota>, HostError> {
+    let before = if v2 { unified(dir)? } else { legacy(dir)? };
+    if before.is_some() {
+        let result = CpuController::new(dir.to_owned(), v2).set_cfs_quota(-1);
+        let file = if v2 { "cpu.max" } else { "cpu.cfs_quota_us" };
+        written(dir.join(file), if v2 { "max" } else { "-1" }, result)?;
+    }
+    Ok(before)
 }
 
 /// `cpu.max`: quota or `max`, then the period.

@@ -1,10 +1,11 @@
 //! The machine: CPUs, nodes, memory and devices. Its snapshot format is `discover::snapshot`'s.
 
 use super::{CpuSet, HugepageSize, NodeId, NodeSet, PackageId, PciAddress};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A machine as its kernel and drivers describe it. Online CPUs only; unknown is `None`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Topology {
     /// Online CPUs.
     pub cpus: CpuSet,
@@ -40,7 +41,7 @@ pub struct Topology {
 }
 
 /// A socket.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
     /// `physical_package_id`.
     pub id: PackageId,
@@ -49,7 +50,7 @@ pub struct Package {
 }
 
 /// A physical core.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
     /// The socket it is part of.
     pub package: PackageId,
@@ -58,7 +59,7 @@ pub struct Core {
 }
 
 /// A last-level cache.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Llc {
     /// The online CPUs that share it.
     pub cpus: CpuSet,
@@ -78,7 +79,7 @@ pub enum NodeKind {
 }
 
 /// A NUMA node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
     /// The kernel's number.
     pub id: NodeId,
@@ -105,7 +106,7 @@ impl NumaNode {
 }
 
 /// One page size on one node: numbers of pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HugepagePool {
     /// `nr_hugepages`.
     pub total: u64,
@@ -114,7 +115,7 @@ pub struct HugepagePool {
 }
 
 /// A GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
     /// NVML's index, or the rank by PCI address without NVML. Never the minor number.
     pub index: u32,
@@ -141,7 +142,7 @@ pub struct Gpu {
 }
 
 /// A MIG device of a GPU.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Mig {
     /// Its index on its GPU: the M of `G:M`.
     pub index: u32,
@@ -152,7 +153,7 @@ pub struct Mig {
 }
 
 /// How far two PCI functions are from each other, as `nvidia-smi topo` names it; nearest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PciDistance {
     /// At most one PCIe switch between them.
     Pix,
@@ -167,7 +168,7 @@ pub enum PciDistance {
 }
 
 /// An RDMA NIC.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
     /// The RDMA device's name, such as `mlx5_0`.
     pub name: String,
@@ -180,7 +181,7 @@ pub struct Nic {
 }
 
 /// A PCI function.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevice {
     /// Where it sits.
     pub pci: PciAddress,

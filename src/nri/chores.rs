@@ -69,9 +69,7 @@ fn work(queue: &Receiver<Chore>, cgroups: &dyn Cgroups, hints: &dyn Hints, poste
                 Chore::Write(updates) => updates.iter().for_each(|update| write(cgroups, update)),
                 Chore::Sweep(newer) => sweep = Some(newer),
                 Chore::DropQuotas(parents) => parents.iter().for_each(|parent| drop_quota(cgroups, parent)),
-                Chore::Keep(changes) => {
-                    changes.iter().for_each(|(key, record)| hints.keep(key, record.as_ref()))
-                }
+                Chore::Keep(changes) => changes.iter().for_each(|(key, kept)| hints.keep(key, kept.as_ref())),
             }
         }
         if let Some(sweep) = sweep {

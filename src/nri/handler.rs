@@ -13,6 +13,7 @@ use crate::decision::{
     self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State,
 };
 use crate::model::{ContainerFacts, ContainerId, ContainerState, HugepageHints, MountFacts, Placement};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -163,6 +164,9 @@ pub(super) fn observe(cgroups: &dyn Cgroups, id: &ContainerId, path: &str) -> Op
 
 impl Handler for Seating {
     fn attach(&mut self, poster: Poster) {
+        let wake = poster.clone();
+        // An event about nothing: what others have changed is read before any.
+        self.hints.watch(Box::new(move || wake.post(Event::Observe(BTreeMap::new()))));
         match Proofs::start(Arc::clone(&self.cgroups)) {
             Ok(proofs) => self.proofs = Some(proofs),
             Err(error) => tracing::error!(%error, "containers will not be held against their placement"),
@@ -206,17 +210,34 @@ impl Handler for Seating {
         for news in self.allotted.before(&event, &*self.allotments) {
             decision::step(&mut current.state, news, &current.enforced);
         }
+        let settings = if (self.off)() { &current.off } else { &current.enforced };
+        let turn = match take_turn(&*self.hints, &event, settings) {
+            Ok(turn) => turn,
+            Err(failure) => return *failure,
+        };
+        let mut elsewhere = match self.hints.elsewhere(turn.is_some()) {
+            Some(known) => decision::step(&mut current.state, Event::Elsewhere(known), settings),
+            None => Outcome::default(),
+        };
         if let Some(pages) = pages::read(&*self.cgroups, &mut event, &current.state) {
             decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
         }
-        let settings = if (self.off)() { &current.off } else { &current.enforced };
         // Of an update too: one that is answered too late is carried out as it came.
         let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
         self.sweep |= changes && settings.mode == Mode::Enforce;
         let started = Due::of(&event).filter(|_| settings.mode == Mode::Enforce);
         let outcome = decision::step(&mut current.state, event, settings);
         self.started.extend(started.and_then(|due| due.placed(&current.state)));
-        outcome
+        if turn.is_some() {
+            // Before the turn ends: who comes next must find it.
+            for (key, kept) in self.remembered.catch_up(&current.state) {
+                self.hints.keep(&key, kept.as_ref());
+            }
+        }
+        drop(turn);
+        elsewhere.writes.extend(outcome.writes);
+        elsewhere.verdicts.extend(outcome.verdicts);
+        Outcome { writes: elsewhere.writes, verdicts: elsewhere.verdicts, ..outcome }
     }
 
     fn settle(&mut self, rest: Rest) {
@@ -239,7 +260,7 @@ impl Handler for Seating {
         // A simulated seat is nothing to come back to.
         if let Some(current) = self.current.as_ref().filter(|current| current.enforced.mode == Mode::Enforce)
         {
-            let changes = self.remembered.catch_up(current.state.ledger());
+            let changes = self.remembered.catch_up(&current.state);
             if !changes.is_empty() {
                 chores.keep(changes);
             }
@@ -252,6 +273,29 @@ impl Handler for Seating {
 
     fn fallback(&self) -> Arc<dyn Fallback> {
         Arc::clone(&self.spare) as _
+    }
+}
+
+/// Whoever gives CPUs away does so alone: shuts out the others for such an event. A create that nobody may decide is
+/// answered as a failure.
+fn take_turn(
+    hints: &dyn Hints,
+    event: &Event,
+    settings: &Settings,
+) -> Result<Option<Box<dyn Any>>, Box<Outcome>> {
+    let gives = matches!(event, Event::Create(..) | Event::Started(..) | Event::Synchronize { .. });
+    if !gives || settings.mode != Mode::Enforce {
+        return Ok(None);
+    }
+    match hints.turn() {
+        Ok(turn) => Ok(Some(turn)),
+        Err(error) if matches!(event, Event::Create(..)) => {
+            Err(Box::new(decision::failure(event, None, settings, &error.to_string())))
+        }
+        Err(error) => {
+            tracing::error!(%error, "deciding all the same");
+            Ok(None)
+        }
     }
 }
 

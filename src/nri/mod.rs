@@ -34,6 +34,6 @@ pub use daemon::{
 pub use decider::{Fallback, Handler, Poster, Rest};
 pub use devices::Devices;
 pub use handler::{Around, BoxError, Cgroups, Seating, Setup};
-pub use hints::Hints;
+pub use hints::{Hints, Kept};
 pub use session::SessionError;
 pub use version::{Host, Version};

@@ -2,9 +2,9 @@
 //! again and again; the same refusal is said once a minute, with how often it was given meanwhile.
 
 use crate::decision::{Decision, Verdict};
-use crate::model::{ContainerName, Placement, PodUid};
+use crate::log;
+use crate::model::{ContainerName, PodUid};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 /// How long a repeated refusal stays unsaid.
@@ -29,7 +29,7 @@ impl VerdictLog {
     /// Logs a verdict, unless it says again what was said a moment ago.
     pub fn log(&mut self, verdict: &Verdict, took: Option<Duration>, now: Instant) {
         let Some(repeated) = self.repeated(verdict, now) else { return };
-        say(verdict, took, repeated);
+        log::verdict(verdict, "nri", took, repeated);
     }
 
     /// How often it was left unsaid before; `None` to leave it so.
@@ -55,56 +55,11 @@ impl VerdictLog {
     }
 }
 
-fn say(verdict: &Verdict, took: Option<Duration>, repeated: u64) {
-    let span = tracing::info_span!(
-        "container",
-        pod = verdict.pod,
-        namespace = verdict.namespace,
-        pod_uid = verdict.pod_uid.as_str(),
-        container = verdict.container.as_ref().map(ContainerName::as_str),
-        container_id = verdict.container_id.as_ref().map(crate::model::ContainerId::as_str),
-        source = "nri",
-    );
-    let _inside = span.enter();
-    macro_rules! line {
-        ($level:ident) => {
-            tracing::$level!(
-                decision = %verdict.decision,
-                reason = verdict.reason,
-                request = verdict.request,
-                placement = verdict.placement.as_ref().map(describe),
-                memory_policy = verdict.memory_policy,
-                duration_us = took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
-                simulated = verdict.simulated.then_some(true),
-                repeated = (repeated > 0).then_some(repeated),
-                "verdict"
-            )
-        };
-    }
-    if verdict.warn { line!(warn) } else { line!(info) }
-}
-
-/// A placement in one line: `cpus 4-7, mems 1, nvidia.com/gpu GPU-a`.
-fn describe(placement: &Placement) -> String {
-    let cpus = if placement.cpus.is_empty() { "shared".into() } else { placement.cpus.to_string() };
-    let mut text = format!("cpus {cpus}");
-    if !placement.mems.is_empty() {
-        let _ = write!(text, ", mems {}", placement.mems);
-    }
-    for (resource, devices) in &placement.devices {
-        let ids: Vec<&str> = devices.iter().map(crate::model::DeviceId::as_str).collect();
-        let _ = write!(text, ", {resource} {}", ids.join(" "));
-    }
-    for block in &placement.memory {
-        let _ = write!(text, ", {} {} on {}", block.kind, block.bytes, block.nodes);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::log::testing::logged;
+    use crate::model::Placement;
 
     fn verdict(decision: Decision, reason: &str) -> Verdict {
         Verdict {
@@ -133,7 +88,7 @@ mod tests {
         };
         let placed = Verdict { placement: Some(placement), ..verdict(Decision::Placed, "aligned on node 1") };
 
-        let lines = logged(|| say(&placed, Some(Duration::from_micros(42)), 0));
+        let lines = logged(|| log::verdict(&placed, "nri", Some(Duration::from_micros(42)), 0));
 
         let (fields, span) = (&lines[0]["fields"], &lines[0]["span"]);
         assert_eq!(lines[0]["level"], "INFO");
@@ -158,7 +113,7 @@ mod tests {
     fn a_warning_and_a_simulation_say_so() {
         let line = Verdict { warn: true, simulated: true, ..verdict(Decision::Exempt, "x") };
 
-        let lines = logged(|| say(&line, None, 0));
+        let lines = logged(|| log::verdict(&line, "nri", None, 0));
 
         assert_eq!(lines[0]["level"], "WARN");
         assert_eq!(lines[0]["fields"]["simulated"], true);

@@ -1,4 +1,4 @@
-//! One small file an allocation: a hint about stopped containers of live pods.
+//! One small file an allocation.
 
 use super::error::io;
 use super::{Store, StoreError, file, name};
@@ -116,7 +116,7 @@ impl Store {
         self.dir.join("allocations")
     }
 
-    fn record_path(&self, key: &ContainerKey) -> PathBuf {
+    pub(super) fn record_path(&self, key: &ContainerKey) -> PathBuf {
         self.allocations_dir().join(name::of(key))
     }
 }

@@ -3,6 +3,7 @@
 use crate::model::ContainerKey;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Why the store could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,9 @@ pub enum StoreError {
         /// Who, where the file tells: it is written a moment after the lock was taken.
         pid: Option<u32>,
     },
+    /// Somebody else decides, and does not come to an end.
+    #[error("others held {path} for {} ms", limit.as_millis())]
+    Busy { path: PathBuf, limit: Duration },
     /// A record that could not be read back.
     #[error("the record of {key} is no JSON: {source}")]
     Record { key: ContainerKey, source: serde_json::Error },

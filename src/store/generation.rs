@@ -14,7 +14,7 @@ impl Store {
     /// # Errors
     /// The file cannot be looked at.
     pub fn generation(&self) -> Result<u64, StoreError> {
-        let path = self.generation_path();
+        let path = self.generation_file();
         match path.metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
             found => Ok(found.map_err(io("look at", &path))?.len()),
@@ -23,7 +23,7 @@ impl Store {
 
     /// Counts one change, after it was made: who reads the new number finds the change as well.
     pub(super) fn count_change(&self) -> Result<(), StoreError> {
-        let path = self.generation_path();
+        let path = self.generation_file();
         let file = self.open_to_lock(&path)?;
         // Two writers at once must count two. Held for two system calls; freed when `file` closes.
         file.lock().map_err(io("lock", &path))?;
@@ -31,7 +31,9 @@ impl Store {
         file.set_len(length + 1).map_err(io("extend", &path))
     }
 
-    fn generation_path(&self) -> PathBuf {
+    /// The file whose length that is, for who wants to be told.
+    #[must_use]
+    pub fn generation_file(&self) -> PathBuf {
         self.dir.join("generation")
     }
 }

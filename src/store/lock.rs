@@ -33,6 +33,12 @@ impl Store {
         Ok(DaemonLock { file })
     }
 
+    /// The daemon that wrote itself into the lock file last; it may have ended since.
+    #[must_use]
+    pub fn daemon_pid(&self) -> Option<u32> {
+        written_pid(&mut File::open(self.daemon_lock_path()).ok()?)
+    }
+
     pub(super) fn daemon_lock_path(&self) -> PathBuf {
         self.dir.join("daemon.lock")
     }

@@ -4,28 +4,36 @@
 //! ```text
 //! /run/maitred/            0700, root
 //!   daemon.lock            held by the one daemon; never replaced
+//!   lock                   held while somebody decides; never replaced
 //!   off                    there while maitred is off
 //!   generation             its length counts the changes of allocations/
 //!   allocations/UID.NAME.json
+//!   machine.cache          the topology, with the signs by which it is known to be true
 //! ```
 //!
-//! Everything in here is a hint. A container that runs tells what it holds itself; only for a stopped
-//! container of a live pod, which the runtime leaves out of its list, is there no other witness.
-//! Deleting the directory loses nothing else, and every write makes what is missing again. It must
-//! not be deleted under a running daemon all the same: its lock goes with it.
+//! To the daemon what it wrote itself is a hint. A container that runs tells what it holds itself; only for a
+//! stopped container of a live pod, which the runtime leaves out of its list, is there no other witness.
+//! Hooks and the wrapper have nobody to ask: to them the allocations are the ledger. Every write makes what is
+//! missing again, but the directory must not be deleted while containers run that a hook or the wrapper has
+//! placed, nor under a running daemon: its lock goes with it.
 
+mod allocation;
 mod allocations;
+mod cache;
 mod error;
 mod file;
 mod generation;
 mod lock;
 mod name;
 mod off;
+mod turn;
 
+pub use allocation::{Allocation, By, Process};
 pub use allocations::{Loaded, Skipped, SkippedReason};
 pub use error::StoreError;
 pub use lock::DaemonLock;
 pub use off::Off;
+pub use turn::Turn;
 
 use error::io;
 use std::fs::{DirBuilder, Metadata, OpenOptions};
@@ -56,6 +64,7 @@ impl Store {
         store.make_dir(&store.allocations_dir())?;
         check(&store.allocations_dir())?;
         store.open_to_lock(&store.daemon_lock_path())?;
+        store.open_to_lock(&store.generation_file())?;
         Ok(store)
     }
 

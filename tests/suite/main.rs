@@ -12,6 +12,7 @@ mod host;
 mod launcher;
 mod man;
 mod nri;
+mod oci;
 mod picture;
 mod plan;
 mod refusals;

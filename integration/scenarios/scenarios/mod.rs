@@ -14,6 +14,7 @@ mod pinning;
 mod reject;
 mod shared;
 mod switches;
+mod wrapper;
 
 use crate::node::{Node, Seated};
 use crate::pod::Pod;
@@ -54,6 +55,7 @@ pub const ALL: &[&[Scenario]] = &[
     outages::ALL,
     switches::ALL,
     faults::ALL,
+    wrapper::ALL,
 ];
 
 /// Pods started at the same moment, with each one's outcome in the given order.

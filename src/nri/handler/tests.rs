@@ -1,4 +1,5 @@
 use super::super::decider::{Answer, Decider};
+use super::super::hints::Kept;
 use super::super::proto::ConfigureRequest;
 use super::*;
 use crate::decision::Edit;
@@ -78,9 +79,9 @@ impl Hints for Notes {
         lock(&self.0).values().cloned().collect()
     }
 
-    fn keep(&self, key: &ContainerKey, record: Option<&Record>) {
-        match record {
-            Some(record) => lock(&self.0).insert(key.clone(), record.clone()),
+    fn keep(&self, key: &ContainerKey, kept: Option<&Kept>) {
+        match kept {
+            Some(kept) => lock(&self.0).insert(key.clone(), kept.record.clone()),
             None => lock(&self.0).remove(key),
         };
     }

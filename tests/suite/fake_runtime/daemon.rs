@@ -55,6 +55,7 @@ fn words(event: &Event) -> String {
         Event::Observe(_) => "observe".into(),
         Event::Pages(_) => "pages".into(),
         Event::Allotted(uid, _) => format!("allotted {uid}"),
+        Event::Elsewhere(known) => format!("elsewhere {}", known.len()),
         Event::Devices(_) => "devices".into(),
         Event::Abandon(id) => format!("abandon {id}"),
     }

@@ -12,7 +12,7 @@ use maitred::model::{
     ContainerId, ContainerKey, HugepageHints, MountFacts, Placement, PodAllotment, PodFacts, PodUid, Topology,
 };
 use maitred::nri::proto::{Container, StopContainerRequest, SynchronizeRequest};
-use maitred::nri::{Allotments, Around, BoxError, Cgroups, Devices, Hints, Seating, Setup};
+use maitred::nri::{Allotments, Around, BoxError, Cgroups, Devices, Hints, Kept, Seating, Setup};
 use protobuf::MessageField;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Hints for NoHints {
     fn load(&self) -> Vec<Record> {
         Vec::new()
     }
-    fn keep(&self, _: &ContainerKey, _: Option<&Record>) {}
+    fn keep(&self, _: &ContainerKey, _: Option<&Kept>) {}
 }
 
 struct NoKubelet;

@@ -1,8 +1,14 @@
-//! The log: one JSON object a line for journald, text for people on a terminal; always on standard
-//! error, with the fields of the span it happens in.
+//! The log: one JSON object a line for journald, text for people on a terminal; on standard error, or in a file
+//! for hooks and the wrapper, whose standard error belongs to others. With the fields of the span it happens in.
+
+mod verdict;
+
+pub use verdict::verdict;
 
 use crate::config::{LogConfig, LogFormat, LogLevel};
+use std::fs::File;
 use std::io::IsTerminal;
+use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -42,6 +48,17 @@ pub fn start(config: LogConfig) -> Result<(), LogError> {
         LogFormat::Text => false,
     };
     let subscriber = subscriber(filter, json, terminal, std::io::stderr);
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Started)
+}
+
+/// Starts the log of a process whose standard error nobody sees: JSON lines at the end of a file, which many
+/// processes may write to at once.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_in(file: File, level: LogLevel) -> Result<(), LogError> {
+    let variable = std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned());
+    let subscriber = subscriber(filter(level, variable.as_deref())?, true, false, Arc::new(file));
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Started)
 }
 
@@ -98,6 +115,9 @@ pub(crate) mod testing {
 
     /// The lines that `work` logs on this thread.
     pub(crate) fn logged(work: impl FnOnce()) -> Vec<serde_json::Value> {
+        // With a single subscriber alive, tracing asks that of the thread which first comes by whether anybody wants
+        // a span; on other tests' threads nobody would, for all threads. A second one makes it ask all.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# What `runc run` of a trivial container costs on this machine: alone, with a hook that does nothing, with maitred's
+# hooks, and behind the wrapper. One side after the other and again, each first as often as the others, so that what
+# else the machine does weighs on all alike; the ratio is that within one round.
+# bench-oci.sh PAYLOAD ROUNDS [RUNTIME]
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+become_root "$@"
+
+maitred=$(realpath "$1")/maitred
+rounds=$2
+runtime=$(command -v "${3:-runc}")
+work=$(mktemp -d /tmp/maitred-bench.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+
+mkdir -p "$work"/rootfs/{bin,proc,sys,dev}
+cp /bin/busybox "$work/rootfs/bin/true"
+cat >"$work/config.toml" <<END
+version = 1
+authority = "maitred"
+[cpu]
+reserved = "0"
+[runtime]
+path = "$runtime"
+END
+export MAITRED_CONFIG=$work/config.toml MAITRED_STORE=$work/store MAITRED_HOOK_LOG=$work/hook.jsonl
+ln -s "$maitred" "$work/maitred-runtime"
+
+# One whole CPU and memory: the whole way, exclusive CPUs included.
+bundle() {
+    mkdir -p "$work/$1"
+    cat >"$work/$1/config.json" <<END
+{"ociVersion":"1.0.2","root":{"path":"$work/rootfs","readonly":true},"hooks":$2,
+ "process":{"user":{"uid":0,"gid":0},"args":["/bin/true"],"env":["PATH=/bin"],"cwd":"/"},
+ "mounts":[{"destination":"/proc","type":"proc","source":"proc"}],
+ "linux":{"cgroupsPath":"/maitred-bench-$$/$1","resources":{"cpu":{"quota":100000,"period":100000},"memory":{"limit":67108864}},
+ "namespaces":[{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"network"}]}}
+END
+}
+places="\"--config\",\"$MAITRED_CONFIG\",\"--store\",\"$MAITRED_STORE\",\"--log\",\"$MAITRED_HOOK_LOG\""
+ours() { echo "{\"path\":\"$maitred\",\"args\":[\"maitred\",\"hook\",\"$1\",$places]}"; }
+idle='{"path":"/bin/true","args":["true"]}'
+bundle alone '{}'
+bundle idle "{\"createRuntime\":[$idle],\"poststop\":[$idle]}"
+bundle hook "{\"createRuntime\":[$(ours createRuntime)],\"poststop\":[$(ours poststop)]}"
+bundle wrapper '{}'
+
+sides=(alone idle hook wrapper)
+run() {
+    local command=$runtime begin=$EPOCHREALTIME end
+    [ "$1" != wrapper ] || command=$work/maitred-runtime
+    "$command" --root "$work/runc" run --bundle "$work/$1" "$1" </dev/null >/dev/null
+    end=$EPOCHREALTIME
+    took=$((${end/./} - ${begin/./}))
+}
+
+for round in $(seq -2 "$((rounds - 1))"); do
+    for turn in 0 1 2 3; do
+        side=${sides[$(((turn + round + 4) % 4))]}
+        run "$side"
+        # The first rounds warm the caches of all sides.
+        [ "$round" -lt 0 ] || printf '%s %s %s\n' "$round" "$side" "$took"
+    done
+done >"$work/times"
+
+"$runtime" --version | head -1
+awk -v rounds="$rounds" '
+    { took[$2, $1] = $3 / 1000 }
+    function median(side, over,    n, i, j, x, v) {
+        n = 0
+        for (i = 0; i < rounds; i++) v[n++] = over == "" ? took[side, i] : took[side, i] / took[over, i]
+        for (i = 1; i < n; i++) { x = v[i]; for (j = i - 1; j >= 0 && v[j] > x; j--) v[j + 1] = v[j]; v[j + 1] = x }
+        return n % 2 ? v[(n - 1) / 2] : (v[n / 2 - 1] + v[n / 2]) / 2
+    }
+    END {
+        printf "runc run of /bin/true, %d rounds, medians\n", rounds
+        split("alone idle hook wrapper", sides); split("alone|hooks that do nothing|maitred hooks (createRuntime, poststop)|maitred wrapper", names, "|")
+        for (i = 1; i <= 4; i++)
+            printf "  %-40s %7.2f ms   %+5.1f %% over alone   %+5.1f %% over idle hooks\n", names[i], median(sides[i], ""),
+                (median(sides[i], "alone") - 1) * 100, (median(sides[i], "idle") - 1) * 100
+    }' "$work/times"

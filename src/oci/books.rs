@@ -1,0 +1,144 @@
+//! The shared store as the ledger's books: who holds what, who of them lives, and what the dead have left.
+
+use super::OciError;
+use crate::decision::Known;
+use crate::host::{self, Cgroups};
+use crate::ledger::Record;
+use crate::model::{ContainerKey, CpuSet, Placement};
+use crate::store::{Allocation, By, Process, Store};
+use serde_json::value::RawValue;
+use std::path::Path;
+
+/// The store, and where to look whether those in it live.
+pub struct Books<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// This machine's cgroups.
+    pub cgroups: &'a Cgroups,
+    /// Where this machine's `proc` is.
+    pub root: &'a Path,
+}
+
+/// What was read of the books.
+#[derive(Debug, Default)]
+pub struct Entries {
+    /// The allocations of containers that live, or whose pod does.
+    pub living: Vec<(Allocation, Known)>,
+    /// Keys whose containers have ended with their pods: theirs to be forgotten.
+    pub dead: Vec<ContainerKey>,
+}
+
+/// What has become of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Runs,
+    /// It has stopped, its pod has not.
+    Stopped,
+    Ended,
+}
+
+impl Books<'_> {
+    /// Reads all allocations. What cannot be understood is left alone, with a warning: it holds nothing.
+    ///
+    /// # Errors
+    /// The store cannot be listed.
+    pub fn read(&self) -> Result<Entries, OciError> {
+        let (allocations, skipped) = self.store.allocations()?;
+        skipped.iter().for_each(|skipped| tracing::warn!("{skipped}"));
+        let daemon = self.daemon_runs();
+        let mut entries = Entries::default();
+        for allocation in allocations {
+            match (self.life(&allocation, daemon), record(&allocation)) {
+                (Life::Ended, _) => entries.dead.push(allocation.key),
+                (_, Err(error)) => {
+                    tracing::warn!(key = %allocation.key, %error, "an allocation is not understood")
+                }
+                (life, Ok(record)) => {
+                    let known = Known {
+                        record,
+                        cgroups_path: self.cgroup(&allocation),
+                        told: allocation.told.clone(),
+                        runs: life == Life::Runs,
+                    };
+                    entries.living.push((allocation, known));
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The cgroup of a container, of those it may have; the only one there can be also before it is made.
+    fn cgroup(&self, allocation: &Allocation) -> Option<String> {
+        let there = allocation.cgroups.iter().find(|path| self.cgroups.is_there(path));
+        there.or_else(|| allocation.cgroups.first().filter(|_| allocation.cgroups.len() == 1)).cloned()
+    }
+
+    fn life(&self, allocation: &Allocation, daemon: bool) -> Life {
+        // The daemon forgets what has ended itself.
+        let known = allocation.by == By::Nri && daemon;
+        if known
+            || allocation.holder.is_some_and(|holder| self.process_lives(holder))
+            || self.populated(allocation)
+        {
+            return if allocation.stopped { Life::Stopped } else { Life::Runs };
+        }
+        match allocation.pod_cgroup.as_deref().is_some_and(|pod| self.cgroups.pod_is_there(pod)) {
+            true => Life::Stopped,
+            false => Life::Ended,
+        }
+    }
+
+    fn process_lives(&self, Process { pid, start }: Process) -> bool {
+        host::start_time(self.root, pid) == Some(start)
+    }
+
+    /// What cannot be read is not taken for dead.
+    fn populated(&self, allocation: &Allocation) -> bool {
+        allocation.cgroups.iter().any(|path| {
+            self.cgroups.is_populated(path).unwrap_or_else(|error| {
+                tracing::warn!(key = %allocation.key, %error, "taken for alive");
+                true
+            })
+        })
+    }
+
+    /// Whether the daemon that wrote itself into its lock file runs.
+    fn daemon_runs(&self) -> bool {
+        let name = self.store.daemon_pid().and_then(|pid| host::name(self.root, pid));
+        name.is_some_and(|name| name.contains("maitred"))
+    }
+}
+
+/// A process as it is kept; `None` is one that has ended.
+#[must_use]
+pub fn process(root: &Path, pid: u32) -> Option<Process> {
+    Some(Process { pid, start: host::start_time(root, pid)? })
+}
+
+/// An allocation's record, if it speaks of that very container.
+///
+/// # Errors
+/// It cannot be understood.
+pub fn record(allocation: &Allocation) -> Result<Record, OciError> {
+    let error = |source| OciError::Record { id: allocation.id.to_string(), source };
+    let record = Record::parse(allocation.record.get()).map_err(error)?;
+    match record.key == allocation.key && record.id == allocation.id {
+        true => Ok(record),
+        false => Err(OciError::OthersRecord { key: allocation.key.clone(), found: record.key }),
+    }
+}
+
+/// A record as an allocation keeps it.
+#[must_use]
+pub fn raw(record: &Record) -> Box<RawValue> {
+    // What the ledger writes is JSON.
+    RawValue::from_string(record.to_json()).unwrap_or_default()
+}
+
+/// The CPUs a container is given by a placement, or by what it is told of the shared pool.
+pub(super) fn told(placement: &Placement, shared: Option<&CpuSet>, all: &CpuSet) -> CpuSet {
+    match placement.cpus.is_empty() {
+        true => shared.unwrap_or(all).clone(),
+        false => placement.cpus.clone(),
+    }
+}

@@ -1,0 +1,92 @@
+//! The `config.json` of a bundle: read whole, written beside itself and renamed.
+
+use super::OciError;
+use super::document::Document;
+use super::edit;
+use super::error::io;
+use super::facts::{self, Party};
+use super::outline::Outline;
+use crate::decision::Edit;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A container's configuration, and where it is from.
+#[derive(Debug)]
+pub struct Bundle {
+    path: PathBuf,
+    document: Document,
+    outline: Outline,
+}
+
+impl Bundle {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no configuration.
+    pub fn read(path: &Path) -> Result<Self, OciError> {
+        let text = std::fs::read_to_string(path).map_err(io("read", path))?;
+        Self::parse(text, path)
+    }
+
+    /// Takes a text as a configuration; `path` is its name in errors.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: String, path: &Path) -> Result<Self, OciError> {
+        let outline = Outline::parse(&text, path)?;
+        let document =
+            Document::new(text).map_err(|source| OciError::Document { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), document, outline })
+    }
+
+    /// The facts of the container, which its caller calls `id`.
+    #[must_use]
+    pub fn party(&self, id: &str) -> Party {
+        facts::party(id, &self.outline)
+    }
+
+    /// The `cgroupsPath` as it stands there.
+    #[must_use]
+    pub fn cgroups_path(&self) -> Option<&str> {
+        self.outline.linux.as_ref()?.cgroups_path.as_deref().filter(|path| !path.is_empty())
+    }
+
+    /// Carries an edit out on the text.
+    ///
+    /// # Errors
+    /// Something in it is not what the runtime-spec says.
+    pub fn edit(&mut self, edit: &Edit) -> Result<(), OciError> {
+        edit::apply(&mut self.document, edit)
+            .map_err(|source| OciError::Document { path: self.path.clone(), source })
+    }
+
+    /// The text as it is now.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.document.text()
+    }
+
+    /// Writes it back: whoever reads the file sees the old text or the new one. Not synced: after a crash of the
+    /// machine the bundle is made anew.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self) -> Result<(), OciError> {
+        // Through a link, so that it stays one.
+        let path = self.path.canonicalize().map_err(io("find", &self.path))?;
+        let before = path.metadata().map_err(io("look at", &path))?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        let mut file = tempfile::Builder::new()
+            .prefix(".config.json-")
+            .permissions(before.permissions())
+            .tempfile_in(directory)
+            .map_err(io("write to", directory))?;
+        file.write_all(self.text().as_bytes()).map_err(io("write", file.path()))?;
+        // The umask has had its say in the mode, and the owner is us.
+        file.as_file().set_permissions(before.permissions()).map_err(io("write", file.path()))?;
+        let (uid, gid) =
+            (std::os::unix::fs::MetadataExt::uid(&before), std::os::unix::fs::MetadataExt::gid(&before));
+        std::os::unix::fs::fchown(file.as_file(), Some(uid), Some(gid)).map_err(io("write", file.path()))?;
+        file.persist(&path).map(drop).map_err(|error| io("replace", &path)(error.error))
+    }
+}

@@ -1,0 +1,386 @@
+//! One container decided about, with everybody else who decides shut out meanwhile: read the store, step the
+//! reducer, write the allocation, change the container, then the others.
+
+use super::books::{Books, Entries, raw, told};
+use super::facts::Party;
+use super::fault::Step;
+use super::{OciError, journal, machine};
+use crate::config::{Authority, Config, LogLevel};
+use crate::decision::{
+    self, CpusetUpdate, Edit, Event, Features, Mode, Outcome, PagesByNode, Reply, Settings, State, Verdict,
+};
+use crate::discover::{self, Root};
+use crate::host::{Cgroups, launcher};
+use crate::ledger::Record;
+use crate::model::{ContainerId, ContainerKey, CpuSet, Rejection};
+use crate::store::{Allocation, By, Process, Store};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a hook or the wrapper decides with.
+pub(super) struct Desk {
+    pub config: Config,
+    pub store: Store,
+    pub root: Root,
+    pub cgroups: Cgroups,
+    pub by: By,
+    /// What can still be changed where we stand.
+    pub features: Features,
+}
+
+/// Where a container is, and who answers for it until its cgroup does.
+pub(super) struct Place {
+    pub holder: Option<Process>,
+    /// Its cgroup, or each one it may get.
+    pub cgroups: Vec<String>,
+}
+
+/// What became of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seated {
+    /// It may go on, changed or not.
+    Fine,
+    /// It must not.
+    Refused(Box<Rejection>),
+}
+
+impl Desk {
+    /// Seats a container, and has `change` carry out what that means for it. A failure is answered as the owner
+    /// wants failures answered.
+    pub fn seat(
+        &self,
+        party: &Party,
+        place: Place,
+        change: impl FnOnce(&Edit) -> Result<(), OciError>,
+    ) -> Seated {
+        let begin = Instant::now();
+        self.try_to_seat(party, place, change, begin)
+            .unwrap_or_else(|error| fail(&self.config, self.by, party, &error))
+    }
+
+    fn try_to_seat(
+        &self,
+        party: &Party,
+        place: Place,
+        change: impl FnOnce(&Edit) -> Result<(), OciError>,
+        begin: Instant,
+    ) -> Result<Seated, OciError> {
+        let _turn = self.store.turn(self.config.failure.deadline)?;
+        Step::Locked.strike();
+        let mut entries = self.books().read()?;
+        if let Some(at) = entries.living.iter().position(|(one, _)| one.id == party.container.id) {
+            return self.stand(entries.living.swap_remove(at), place, change);
+        }
+        if party.carries.is_some() && party.in_kubernetes {
+            return Err(OciError::Forged { id: party.container.id.clone() });
+        }
+        let mut state = self.state()?;
+        let settings = self.settings(party, &state);
+        let before = self.take_in(&mut state, entries, &settings)?;
+        if !party.container.resources.hugepage_limits.is_empty() {
+            let pages = self.pages(&state)?;
+            decision::step(&mut state, Event::Pages(pages), &settings);
+        }
+        let event = Event::Create(party.pod.clone(), party.container.clone());
+        let Outcome { reply, mut writes, verdicts, .. } = decision::step(&mut state, event, &settings);
+        say(self.by, &verdicts, begin);
+        Step::Decided.strike();
+        let edit = match answer_or_edit(reply) {
+            Err(rejection) => {
+                self.write(&before);
+                return Ok(Seated::Refused(rejection));
+            }
+            Ok(edit) => edit,
+        };
+        if settings.mode == Mode::Enforce {
+            let allocation = self.allocation(party, place, &state, &edit);
+            self.store.keep(&allocation)?;
+            Step::Recorded.strike();
+            if let Err(error) = change(&edit) {
+                self.store.remove(&allocation.key)?;
+                return Err(error);
+            }
+            Step::Changed.strike();
+            writes.splice(0..0, before);
+            self.write(&writes);
+        }
+        Step::Done.strike();
+        Ok(Seated::Fine)
+    }
+
+    /// Somebody has placed that very container: it is where they put it, or goes there now.
+    fn stand(
+        &self,
+        (mut allocation, known): (Allocation, decision::Known),
+        place: Place,
+        change: impl FnOnce(&Edit) -> Result<(), OciError>,
+    ) -> Result<Seated, OciError> {
+        let placement = known.record.placement();
+        let cpus = (!placement.cpus.is_empty()).then(|| placement.cpus.clone()).or(known.told);
+        let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
+        tracing::debug!(container_id = %allocation.id, by = ?allocation.by, "placed already: verified");
+        change(&Edit { cpus, mems, ..Edit::default() })?;
+        if allocation.by != By::Nri {
+            allocation.holder = place.holder.or(allocation.holder);
+            allocation.cgroups = place.cgroups;
+            self.store.keep(&allocation)?;
+        }
+        Ok(Seated::Fine)
+    }
+
+    /// A container has ended, or may have: what is free now goes back to the others.
+    pub fn tidy(&self, ended: Option<&ContainerId>) -> Result<(), OciError> {
+        let begin = Instant::now();
+        let _turn = self.store.turn(self.config.failure.deadline)?;
+        let mut entries = self.books().read()?;
+        if self.config.mode != Mode::Enforce {
+            return Ok(());
+        }
+        entries.living = self.end(entries.living, ended)?;
+        let mut state = self.state()?;
+        let settings = self.config.settings(state.ledger().machine().reserved().clone(), self.features);
+        let writes = self.take_in(&mut state, entries, &settings)?;
+        self.write(&writes);
+        tracing::debug!(took_us = begin.elapsed().as_micros() as u64, "the books are tidy");
+        Ok(())
+    }
+
+    /// The ended container lends what it held while its pod lives, else it gives it back. What the daemon placed
+    /// is the daemon's to release.
+    fn end(
+        &self,
+        living: Vec<(Allocation, decision::Known)>,
+        ended: Option<&ContainerId>,
+    ) -> Result<Vec<(Allocation, decision::Known)>, OciError> {
+        let mut rest = Vec::new();
+        for (mut allocation, mut known) in living {
+            if Some(&allocation.id) == ended && allocation.by != By::Nri {
+                if !allocation.pod_cgroup.as_deref().is_some_and(|pod| self.cgroups.pod_is_there(pod)) {
+                    self.store.remove(&allocation.key)?;
+                    continue;
+                }
+                (allocation.stopped, known.runs) = (true, false);
+                self.store.keep(&allocation)?;
+            }
+            rest.push((allocation, known));
+        }
+        Ok(rest)
+    }
+
+    fn books(&self) -> Books<'_> {
+        Books { store: &self.store, cgroups: &self.cgroups, root: Path::new("/") }
+    }
+
+    fn state(&self) -> Result<State, OciError> {
+        let topology = machine::topology(&self.root, &self.store, &self.config.gpu.driver_root)?;
+        Ok(State::new(Arc::new(topology), &self.config.reserve(), &self.config.gpu.annotation_pool)?)
+    }
+
+    fn settings(&self, party: &Party, state: &State) -> Settings {
+        let mut settings = self.config.settings(state.ledger().machine().reserved().clone(), self.features);
+        if self.features.args {
+            settings.launcher = self.launcher();
+        }
+        if party.in_kubernetes && settings.mode == Mode::Enforce && self.kubelet_decides() {
+            settings.mode = Mode::Audit;
+        }
+        settings
+    }
+
+    /// Where the launcher lies; without one a policy is delivered in another way, or the owner is told.
+    fn launcher(&self) -> Option<String> {
+        let directories = [self.store.dir(), Path::new(launcher::FALLBACK_DIR)];
+        let installed = launcher::install(Path::new(launcher::PACKAGED), &directories);
+        installed
+            .map(|path| path.display().to_string())
+            .inspect_err(|error| tracing::warn!(%error, "no launcher"))
+            .ok()
+    }
+
+    /// Two managers must not hand out the same CPUs.
+    fn kubelet_decides(&self) -> bool {
+        if self.config.authority == Authority::Maitred {
+            return false;
+        }
+        let state = discover::kubelet_cpu_policy(&self.root).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kubelet's CPU Manager state cannot be read: taken as not static");
+            None
+        });
+        let is_static = state.is_some_and(|state| state.policy == "static");
+        if is_static {
+            tracing::error!("the kubelet's CPU Manager policy is static: only auditing pods of Kubernetes");
+        }
+        is_static
+    }
+
+    /// The reducer learns what everybody holds; the dead are forgotten. What that changes for others is returned.
+    fn take_in(
+        &self,
+        state: &mut State,
+        entries: Entries,
+        settings: &Settings,
+    ) -> Result<Vec<CpusetUpdate>, OciError> {
+        if settings.mode == Mode::Enforce {
+            for key in &entries.dead {
+                tracing::info!(%key, "its container has ended: released");
+                self.store.remove(key)?;
+            }
+        }
+        let known = entries.living.into_iter().map(|(_, known)| known).collect();
+        let outcome = decision::step(state, Event::Elsewhere(known), settings);
+        say(self.by, &outcome.verdicts, Instant::now());
+        Ok(outcome.writes)
+    }
+
+    fn pages(&self, state: &State) -> Result<decision::Pages, OciError> {
+        let free = discover::free_hugepages(&self.root)?;
+        let mut in_use: BTreeMap<ContainerId, PagesByNode> = BTreeMap::new();
+        for (id, path) in state.hugepage_holders() {
+            let used = in_use.entry(id.clone()).or_default();
+            for (_, size) in free.keys() {
+                let by_node = self.cgroups.hugepages_in_use(path, *size).ok().flatten().unwrap_or_default();
+                used.extend(by_node.into_iter().map(|(node, bytes)| ((node, *size), bytes)));
+            }
+        }
+        Ok(decision::Pages { free, in_use })
+    }
+
+    fn allocation(&self, party: &Party, place: Place, state: &State, edit: &Edit) -> Allocation {
+        let key = ContainerKey::new(party.pod.uid.clone(), party.container.name.clone());
+        let id = party.container.id.clone();
+        let held = state.ledger().get(&key).filter(|holding| holding.id.as_ref() == Some(&id));
+        let placement = held.map(|holding| holding.placement.clone()).unwrap_or_default();
+        Allocation {
+            record: raw(&Record::new(&key, &id, &placement)),
+            told: Some(told(&placement, edit.cpus.as_ref(), &state.topology().cpus)),
+            by: self.by,
+            holder: place.holder,
+            cgroups: place.cgroups,
+            pod_cgroup: party.in_kubernetes.then(|| party.pod.cgroup_parent.clone()),
+            stopped: false,
+            key,
+            id,
+        }
+    }
+
+    /// Gives other containers their CPUs; the last word on each counts. The cgroup comes first: who dies between
+    /// the two leaves a note of more than the container has, never of less.
+    fn write(&self, updates: &[CpusetUpdate]) {
+        let last: BTreeMap<&ContainerId, &CpusetUpdate> =
+            updates.iter().map(|update| (&update.id, update)).collect();
+        for update in last.into_values() {
+            let written = self.cgroups.write_cpuset(&update.cgroups_path, &update.cpus, update.mems.as_ref());
+            match written {
+                Ok(()) => tracing::debug!(container_id = %update.id, cpus = %update.cpus, "cpuset written"),
+                Err(error) if error.is_gone() => continue,
+                Err(error) => {
+                    tracing::warn!(container_id = %update.id, %error, "a container's cpuset was not written");
+                    continue;
+                }
+            }
+            if let Err(error) = self.store.note_told(&update.id, &update.cpus) {
+                tracing::warn!(container_id = %update.id, %error, "its new cpuset is not noted");
+            }
+        }
+    }
+}
+
+fn say(by: By, verdicts: &[Verdict], begin: Instant) {
+    let source = if by == By::Runtime { "runtime" } else { "hook" };
+    for verdict in verdicts {
+        crate::log::verdict(verdict, source, Some(begin.elapsed()), 0);
+    }
+}
+
+/// The answer where nothing could be decided, as the owner wants it.
+fn fail(config: &Config, by: By, party: &Party, error: &OciError) -> Seated {
+    let settings = config.settings(CpuSet::new(), Features::default());
+    let event = Event::Create(party.pod.clone(), party.container.clone());
+    let outcome = decision::failure(&event, None, &settings, &error.to_string());
+    say(by, &outcome.verdicts, Instant::now());
+    match outcome.reply {
+        Reply::Refuse(rejection) => Seated::Refused(rejection),
+        Reply::Nothing | Reply::Adjust(_) => Seated::Fine,
+    }
+}
+
+fn answer_or_edit(reply: Reply) -> Result<Edit, Box<Rejection>> {
+    match reply {
+        Reply::Nothing => Ok(Edit::default()),
+        Reply::Adjust(edit) => Ok(*edit),
+        Reply::Refuse(rejection) => Err(rejection),
+    }
+}
+
+/// Where things are, for a hook by its arguments, for the wrapper by its environment.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The configuration; `None` is the usual place, where it may be absent.
+    pub config: Option<PathBuf>,
+    /// The directory of the shared store.
+    pub store: PathBuf,
+    /// Where the machine is read.
+    pub sysroot: PathBuf,
+    /// Where the log is written.
+    pub log: PathBuf,
+}
+
+impl Surroundings {
+    /// Whether the owner has switched maitred off. Looked at before anything else is opened.
+    pub(super) fn is_off(&self) -> bool {
+        Store::open(&self.store).and_then(|store| store.is_off()).is_ok_and(|off| off.is_some())
+    }
+
+    fn root(&self) -> Result<Root, OciError> {
+        match self.sysroot == Path::new("/") {
+            true => Ok(Root::host()),
+            false => Ok(Root::open(&self.sysroot)?),
+        }
+    }
+}
+
+/// A desk that could not be opened, with what is needed to answer all the same.
+#[derive(Debug)]
+pub(super) struct Unready {
+    config: Config,
+    by: By,
+    error: OciError,
+}
+
+impl Unready {
+    /// Whether a container may start although nothing can be decided about it.
+    pub fn answer(&self, party: &Party) -> Result<(), Box<Rejection>> {
+        match fail(&self.config, self.by, party, &self.error) {
+            Seated::Fine => Ok(()),
+            Seated::Refused(rejection) => Err(rejection),
+        }
+    }
+
+    /// Why.
+    pub fn into_error(self: Box<Self>) -> OciError {
+        self.error
+    }
+}
+
+impl Desk {
+    /// Reads the configuration, starts the log and opens the rest. A configuration that cannot be used leaves the
+    /// defaults to say who is exempt.
+    pub fn open(surroundings: &Surroundings, by: By, features: Features) -> Result<Self, Box<Unready>> {
+        let loaded = Config::load(surroundings.config.as_deref());
+        let level = loaded.as_ref().map_or(LogLevel::Info, |config| config.log.level);
+        journal::start(&surroundings.log, level);
+        let config = loaded
+            .map_err(|error| Box::new(Unready { config: Config::default(), by, error: error.into() }))?;
+        let open = || {
+            let store = Store::open(&surroundings.store)?;
+            let (root, cgroups) = (surroundings.root()?, Cgroups::find(Path::new("/"))?);
+            Ok((store, root, cgroups))
+        };
+        match open() {
+            Ok((store, root, cgroups)) => Ok(Self { config, store, root, cgroups, by, features }),
+            Err(error) => Err(Box::new(Unready { config, by, error })),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A container that has been made, with a real cgroup of this machine: placed, verified, corrected, given back.
+//! Where this machine has no cgroup v1 cpuset, or one CPU only, the tests say so and do nothing.
+
+use super::{Node, stderr, whole};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+/// A process in a cpuset cgroup of its own.
+struct Made {
+    dir: PathBuf,
+    child: Child,
+}
+
+impl Made {
+    fn new(name: &str) -> Option<Self> {
+        let mount = Path::new("/sys/fs/cgroup/cpuset");
+        let two = fs::read_to_string(mount.join("cpuset.cpus")).is_ok_and(|cpus| cpus.trim() == "0-1");
+        if !two {
+            eprintln!("skipped: {} is no v1 cpuset of two CPUs", mount.display());
+            return None;
+        }
+        let dir = mount.join(format!("maitred-oci-{}-{name}", std::process::id()));
+        fs::create_dir(&dir).ok()?;
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            fs::copy(mount.join(file), dir.join(file)).unwrap();
+        }
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        fs::write(dir.join("cgroup.procs"), child.id().to_string()).unwrap();
+        Some(Self { dir, child })
+    }
+
+    fn cpus(&self) -> String {
+        fs::read_to_string(self.dir.join("cpuset.cpus")).unwrap().trim().to_owned()
+    }
+
+    fn state(&self, id: &str, bundle: &Path) -> String {
+        json!({ "ociVersion": "1.2.0", "id": id, "status": "creating", "pid": self.child.id(), "bundle": bundle })
+            .to_string()
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // The kernel needs a moment to see that it is empty.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.dir).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+fn node() -> Node {
+    let mut node = Node::new("authority = \"maitred\"\n[cpu]\nreserved = \"0\"");
+    node.sysroot = "/".into();
+    node
+}
+
+const SHARED: &str = r#"{"linux":{"resources":{"cpu":{"shares":512}}}}"#;
+
+#[test]
+fn create_runtime_places_by_the_cgroup_and_the_shared_ones_make_room() {
+    let (Some(shared), Some(mut exclusive)) = (Made::new("shared"), Made::new("exclusive")) else { return };
+    let node = node();
+    let bundle = node.bundle("shared", SHARED);
+    assert!(node.hook("createRuntime", &shared.state("shared", &bundle)).status.success());
+    assert_eq!(shared.cpus(), "0-1");
+
+    let bundle = node.bundle("exclusive", &whole(1));
+    let output = node.hook("createRuntime", &exclusive.state("exclusive", &bundle));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!((exclusive.cpus().as_str(), shared.cpus().as_str()), ("1", "0"));
+    assert_eq!(node.read("exclusive/config.json"), whole(1), "too late for the configuration");
+
+    let another = Made::new("another").unwrap();
+    let output = node.hook("prestart", &another.state("another", &bundle));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("TopologyAffinityError"), "{}", stderr(&output));
+    assert_eq!(another.cpus(), "0-1");
+
+    exclusive.child.kill().unwrap();
+    exclusive.child.wait().unwrap();
+    let ended = json!({ "id": "exclusive", "status": "stopped" }).to_string();
+    assert!(node.hook("poststop", &ended).status.success());
+    assert_eq!(shared.cpus(), "0-1", "what was given back goes to the shared ones");
+}
+
+#[test]
+fn create_runtime_verifies_what_was_placed_before() {
+    let Some(made) = Made::new("verified") else { return };
+    let node = node();
+    let bundle = node.bundle("c1", &whole(1));
+    // As if the runtime had not followed its configuration.
+    assert!(node.create("c1").status.success());
+    assert_eq!(node.config_of("c1")["linux"]["resources"]["cpu"]["cpus"], "1");
+    let before = fs::read_to_string(node.path("store/allocations/c1.c1.json")).unwrap();
+    // The wrapper of this test is gone by now: without a cgroup its container would be taken for dead.
+    let alive = before
+        .replace("\"cgroups\":[", &format!("\"cgroups\":[\"/{}\",", made.dir.file_name().unwrap().display()));
+    fs::write(node.path("store/allocations/c1.c1.json"), alive).unwrap();
+    let output = node.hook("createRuntime", &made.state("c1", &bundle));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(made.cpus(), "1");
+    assert_eq!(node.verdicts().len(), 1, "decided once");
+}
+
+#[test]
+fn a_cgroup_with_life_in_it_holds_what_its_wrapper_took() {
+    let Some(made) = Made::new("matured") else { return };
+    let node = node();
+    let path = format!("/{}", made.dir.file_name().unwrap().display());
+    node.bundle("c1", &whole(1).replace("\"linux\":{", &format!("\"linux\":{{\"cgroupsPath\":\"{path}\",")));
+    assert!(node.create("c1").status.success());
+    node.bundle("c2", &whole(1));
+    let refused = node.create("c2");
+    assert_eq!(refused.status.code(), Some(1), "the wrapper is gone, its container is not");
+    drop(made);
+    assert!(node.create("c2").status.success(), "an empty cgroup holds nothing");
+}
+
+#[test]
+fn gpus_by_annotation_come_too_late() {
+    let Some(made) = Made::new("late") else { return };
+    let mut node = node();
+    node.configure(
+        "authority = \"maitred\"\n[policy]\nunknown_locality = \"ignore\"\n[gpu]\nannotation_pool = \"all\"",
+    );
+    node.sysroot = super::machine();
+    let bundle = node.bundle("c1", r#"{"annotations":{"gpus.maitred.io":"1"},"linux":{}}"#);
+    let output = node.hook("createRuntime", &made.state("c1", &bundle));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("cannot be changed any more at stage createRuntime"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(node.allocations(), [] as [&str; 0]);
+}

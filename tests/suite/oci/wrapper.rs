@@ -1,0 +1,205 @@
+//! The wrapper in front of a runtime.
+
+use super::{Node, stderr, whole};
+use std::fs;
+use std::process::Stdio;
+
+#[test]
+fn a_whole_cpu_container_is_seated_and_the_runtime_takes_over() {
+    let node = Node::new("");
+    let before = whole(2);
+    let bundle = node.bundle("c1", &before);
+    let bundle = bundle.to_str().unwrap();
+    let arguments = ["--root", "/r", "create", "--bundle", bundle, "--pid-file", "/p", "c1"];
+    let mut command = node.wrapper(&arguments);
+    command.env("RUNTIME", "echo out; echo err >&2; exit 42");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(42), "{}", stderr(&output));
+    assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(
+        node.read("calls"),
+        format!("{pid} {}\n", arguments.join(" ")),
+        "the same process, the same words"
+    );
+
+    let seen = node.config_of("c1");
+    let cpu = &seen["linux"]["resources"]["cpu"];
+    assert_eq!((cpu["cpus"].as_str(), cpu["mems"].as_str()), (Some("1,5"), Some("1")), "{seen}");
+    assert_eq!((cpu["quota"].as_i64(), cpu["period"].as_i64()), (Some(-1), Some(100_000)));
+    let text = node.read("c1/config.json");
+    for untouched in
+        ["\"ociVersion\" : \"1.2.0\"", "\"env\":[\"A=\\u0041\"],\"x\":1e3", "\"n\":98765432109876543210"]
+    {
+        assert!(text.contains(untouched), "{text}");
+    }
+    let verdicts = node.verdicts();
+    assert_eq!(verdicts.len(), 1, "{}", node.read("hook.jsonl"));
+    assert_eq!(
+        (&verdicts[0]["decision"], &verdicts[0]["span"]["source"]),
+        (&"placed".into(), &"runtime".into())
+    );
+}
+
+#[test]
+fn a_bundle_that_is_run_again_asks_for_the_same_again() {
+    let node = Node::new("");
+    node.bundle("c1", &whole(2));
+    node.create("c1");
+    let first = node.read("c1/config.json");
+    let output = node.create("c1");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(node.read("c1/config.json"), first);
+    assert_eq!(node.verdicts().len(), 2);
+    assert!(node.verdicts().iter().all(|line| line["decision"] == "placed"));
+}
+
+#[test]
+fn what_does_not_fit_does_not_start_and_says_why_where_its_caller_looks() {
+    let node = Node::new("");
+    let bundle = node.bundle("c1", &whole(4));
+    let log = node.path("runtime.log");
+    let output = node
+        .wrapper(&[
+            "--log",
+            log.to_str().unwrap(),
+            "--log-format",
+            "json",
+            "create",
+            "--bundle",
+            bundle.to_str().unwrap(),
+            "c1",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.starts_with("maitred: TopologyAffinityError: container c1: no single NUMA node has 4 CPUs"),
+        "{said}"
+    );
+    let line: serde_json::Value = serde_json::from_str(node.read("runtime.log").trim()).unwrap();
+    assert_eq!((&line["level"], line["msg"].as_str()), (&"error".into(), Some(said.trim_end())));
+    assert_eq!(node.read("calls"), "", "the runtime was not asked");
+    assert_eq!(node.read("c1/config.json"), whole(4));
+    assert_eq!(node.allocations(), [] as [&str; 0]);
+    assert_eq!(node.verdicts()[0]["decision"], "rejected");
+}
+
+#[test]
+fn other_verbs_go_through_at_once_whatever_is_wrong() {
+    let node = Node::new("");
+    fs::write(node.path("config.toml"), format!("mood = 1\n[runtime]\npath = {:?}\n", node.path("runtime")))
+        .unwrap();
+    for arguments in
+        [&["state", "c1"] as &[&str], &["kill", "c1", "KILL"], &["--version"], &[], &["exec", "c1", "run"]]
+    {
+        assert!(
+            node.wrapper(arguments).env("RUNTIME", "exit 0").status().unwrap().success(),
+            "{arguments:?}"
+        );
+    }
+    assert_eq!(node.read("calls").lines().count(), 5);
+    assert!(!node.path("store").exists() && !node.path("hook.jsonl").exists());
+}
+
+#[test]
+fn a_sandbox_and_a_node_that_is_off_are_passed_through() {
+    let node = Node::new("");
+    let sandbox = r#"{"annotations":{"io.kubernetes.cri.container-type":"sandbox"},"linux":{}}"#;
+    node.bundle("pause", sandbox);
+    assert!(node.create("pause").status.success());
+    assert_eq!(node.read("pause/config.json"), sandbox);
+    node.switch("off");
+    node.bundle("c1", &whole(4));
+    assert!(node.create("c1").status.success());
+    assert_eq!(node.read("c1/config.json"), whole(4));
+    node.switch("on");
+    assert_eq!(node.create("c1").status.code(), Some(1));
+}
+
+#[test]
+fn audit_says_all_and_changes_nothing() {
+    let node = Node::new("mode = \"audit\"");
+    for (name, cpus) in [("fits", 2), ("large", 4)] {
+        node.bundle(name, &whole(cpus));
+        assert!(node.create(name).status.success());
+        assert_eq!(node.read(&format!("{name}/config.json")), whole(cpus));
+    }
+    let said: Vec<_> =
+        node.verdicts().iter().map(|line| (line["decision"].clone(), line["simulated"].clone())).collect();
+    assert_eq!(said, [("placed".into(), true.into()), ("rejected".into(), true.into())]);
+    assert_eq!(node.allocations(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_bad_bundle_is_named_and_a_missing_one_is_the_runtimes_to_name() {
+    let node = Node::new("");
+    node.bundle("c1", r#"{"linux":{"resources":{"cpu":{"quota":"much"}}}}"#);
+    let output = node.create("c1");
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "c1/config.json: /linux/resources/cpu/quota is \"much\": invalid type";
+    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    let output =
+        node.wrapper(&["create", "--bundle", "/nowhere", "c2"]).env("RUNTIME", "exit 7").output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+}
+
+/// Only who counts on being pinned is kept from starting when nothing can be decided.
+#[test]
+fn without_a_configuration_that_can_be_used_the_defaults_say_who_may_start() {
+    let node = Node::new("mood = 1");
+    node.bundle("whole", &whole(2));
+    node.bundle("small", r#"{"linux":{"resources":{"cpu":{"shares":2}}}}"#);
+    let output = node.create("whole");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("InternalError: container whole: maitred could not decide"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stderr(&output).contains("unknown field `mood`"), "{}", stderr(&output));
+    assert!(node.create("small").status.success());
+}
+
+#[test]
+fn a_record_nobody_wrote_is_refused_in_kubernetes() {
+    let node = Node::new("");
+    let config = |annotation: &str| {
+        format!(
+            r#"{{"annotations":{{"io.kubernetes.cri.container-type":"container","io.kubernetes.cri.sandbox-id":"s",
+            "io.kubernetes.cri.container-name":"main"{annotation}}},
+            "linux":{{"cgroupsPath":"/kubepods/podu/c1","resources":{{"cpu":{{"shares":2048,"quota":200000,"period":100000}},
+            "memory":{{"limit":268435456}}}}}}}}"#
+        )
+    };
+    node.bundle("c1", &config(r#","allocation.maitred.io":"{}""#));
+    let output = node.create("c1");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("the shared store knows nothing of it"), "{}", stderr(&output));
+    node.bundle("c2", &config(""));
+    assert!(node.create("c2").status.success());
+    assert_eq!(node.config_of("c2")["linux"]["resources"]["cpu"]["cpus"], "1,5");
+}
+
+/// No walk through sysfs: once the machine is known, a few files tell that it is the same.
+#[test]
+fn a_known_machine_is_known_again_by_a_few_files() {
+    let node = Node::new("");
+    node.bundle("c1", &whole(1));
+    let read = || {
+        let before = node.read("hook.jsonl").len();
+        let bundle = node.path("c1").display().to_string();
+        let status = node
+            .wrapper(&["create", "--bundle", &bundle, "c1"])
+            .env("MAITRED_LOG", "warn,maitred::read=trace")
+            .status();
+        assert!(status.unwrap().success());
+        node.read("hook.jsonl")[before..].matches("\"target\":\"maitred::read\"").count()
+    };
+    let (first, second) = (read(), read());
+    assert!(first > 60, "the first one reads the machine: {first}");
+    // Four signs are there, and of each of the four nodes its memory and two pools with two numbers each.
+    assert!(second <= 4 + 4 * (1 + 2 * 2) + 2, "the second one read {second} files");
+}
