@@ -3,6 +3,7 @@
 mod devices;
 mod error;
 pub mod hook;
+mod input;
 pub mod machine;
 pub mod nri;
 pub mod output;

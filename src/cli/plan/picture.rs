@@ -1,5 +1,6 @@
 //! The plan as a picture.
 
+use super::fill::{fits, runs_out};
 use super::pods::Pod;
 use super::seat::{self, Fill, Room, Seated};
 use super::text;
@@ -52,26 +53,17 @@ fn books(room: &Room<'_>) -> Books {
     Books { reserved: machine.reserved().clone(), allocatable }
 }
 
-/// How many of those that are told the same are named.
-const NAMED: usize = 4;
-
 /// Who was turned away, and how often the last one fits.
-fn notes(all: &[&Seated], fill: Option<(&Pod, &Fill)>) -> Vec<Note> {
-    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+fn notes(all: &[&Seated], filled: Option<(&Pod, &Fill)>) -> Vec<Note> {
+    let mut told: Vec<(Vec<String>, String)> = Vec::new();
     for seated in all {
         let Err(rejection) = &seated.verdict else { continue };
-        let (text, title) = (rejection.to_string(), seated.pod.title());
-        match told.iter_mut().find(|(other, _)| *other == text) {
-            Some((_, titles)) => titles.push(title),
-            None => told.push((text, vec![title])),
-        }
+        text::collect(&mut told, seated.pod.title(), rejection.to_string());
     }
-    let rejected = told.into_iter().map(|(text, titles)| {
-        let more = titles.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let titles = titles.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
-        Note { bad: true, text: format!("rejected: {titles}{more}: {text}") }
+    let rejected = told.into_iter().map(|(titles, text)| {
+        let text = format!("rejected: {}: {text}", text::some_of(&titles));
+        Note { bad: true, text }
     });
-    let fill = fill.map(|(pod, fill)| Note { bad: false, text: text::fits(pod, fill) });
-    rejected.chain(fill).collect()
+    let fits = filled.map(|(pod, fill)| Note { bad: false, text: fits(pod, fill) + &runs_out(fill) });
+    rejected.chain(fits).collect()
 }

@@ -1,5 +1,6 @@
 //! The plan for people: who sits where, node by node, what stays free, who was turned away and why.
 
+use super::fill::{fits, parts, runs_out};
 use super::json::pages;
 use super::pods::Pod;
 use super::seat::{Fill, GPUS, Room, Seat, Seated};
@@ -157,11 +158,14 @@ impl Page<'_> {
     }
 
     fn rejected(&self) -> String {
-        let mut text = String::new();
+        let mut told: Vec<(Vec<String>, String)> = Vec::new();
         for seated in self.all {
             let Err(rejection) = &seated.verdict else { continue };
-            let _ = write!(text, "\n{} {}\n", self.style.red("rejected:"), seated.pod.title());
-            text += &self.evidence(rejection);
+            collect(&mut told, seated.pod.title(), self.evidence(rejection));
+        }
+        let mut text = String::new();
+        for (titles, evidence) in told {
+            let _ = write!(text, "\n{} {}\n{evidence}", self.style.red("rejected:"), some_of(&titles));
         }
         text
     }
@@ -171,6 +175,12 @@ impl Page<'_> {
         for candidate in rejection.candidates.iter().filter(|candidate| !candidate.short.is_empty()) {
             let _ = writeln!(text, "    {}", short(candidate));
         }
+        text + &self.beyond(rejection)
+    }
+
+    /// What would do: a laxer policy, or less.
+    fn beyond(&self, rejection: &Rejection) -> String {
+        let mut text = String::new();
         if let Some((policy, nodes)) = &rejection.weaker {
             let _ = writeln!(text, "    under {policy} it would start on {}", nodes.words());
         }
@@ -186,12 +196,13 @@ impl Page<'_> {
         // The copies of a filled pod say what it says.
         let copy = |pod: &&Pod| last.is_some_and(|last| last.notes == pod.notes);
         let own = self.all.iter().map(|seated| &seated.pod).filter(|pod| !copy(pod));
-        let mut text = String::new();
+        let mut told: Vec<(Vec<String>, String)> = Vec::new();
         for pod in own.chain(last) {
-            let exempt = pod.exempt.iter().map(|why| format!("never rejected and never pinned: {why}"));
-            for note in pod.notes.iter().cloned().chain(exempt) {
-                let _ = writeln!(text, "{}", self.style.dim(&format!("note: {}: {note}", pod.title())));
-            }
+            pod.remarks().for_each(|note| collect(&mut told, pod.title(), note));
+        }
+        let mut text = String::new();
+        for (titles, note) in told {
+            let _ = writeln!(text, "{}", self.style.dim(&format!("note: {}: {note}", some_of(&titles))));
         }
         if text.is_empty() { text } else { format!("\n{text}") }
     }
@@ -201,19 +212,28 @@ impl Page<'_> {
         match &fill.next {
             None => format!("\n{fits}\n"),
             Some(rejection) => {
-                format!("\n{}; the next one is told:\n{}", self.style.bold(&fits), self.evidence(rejection))
+                let (first, parts) = (runs_out(fill), parts(fill));
+                let (head, largest) = (self.style.bold(&fits), self.beyond(rejection));
+                format!("\n{head}{first}\n{parts}the next one is told:\n  {rejection}\n{largest}")
             }
         }
     }
 }
 
-/// How often a pod fits.
-pub(super) fn fits(pod: &Pod, fill: &Fill) -> String {
-    let title = pod.title();
-    match (&fill.next, fill.seated.len()) {
-        (None, _) => format!("any number of {title} fits: it takes nothing that could run out"),
-        (Some(_), 1) => format!("1 replica of {title} fits"),
-        (Some(_), fit) => format!("{fit} replicas of {title} fit"),
+/// Puts a pod to those of which the same is said.
+pub(super) fn collect(told: &mut Vec<(Vec<String>, String)>, title: String, text: String) {
+    match told.iter_mut().find(|(_, other)| *other == text) {
+        Some((titles, _)) => titles.push(title),
+        None => told.push((vec![title], text)),
+    }
+}
+
+/// The first few of some pods, and how many more there are.
+pub(super) fn some_of(titles: &[String]) -> String {
+    const NAMED: usize = 4;
+    match titles.len().checked_sub(NAMED) {
+        None | Some(0) => titles.join(", "),
+        Some(more) => format!("{} and {more} more", titles[..NAMED].join(", ")),
     }
 }
 
@@ -238,12 +258,16 @@ pub(super) fn has(room: &Room<'_>, seat: &Seat) -> [String; 5] {
 }
 
 fn short(candidate: &Candidate) -> String {
+    format!("{}: {}", candidate.nodes.words(), lack(&candidate.short))
+}
+
+/// What is short, in words.
+pub(super) fn lack(short: &[Shortage]) -> String {
     let told = |shortage: &Shortage| {
         let Shortage { resource, needed, available } = shortage;
         format!("{} needed, {} free", resource.amount(*needed), resource.amount(*available))
     };
-    let short: Vec<_> = candidate.short.iter().map(told).collect();
-    format!("{}: {}", candidate.nodes.words(), short.join("; "))
+    short.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
 /// What an init container holds is used again by those after it.
@@ -255,7 +279,7 @@ pub(super) fn called(pod: &Pod, seat: &Seat) -> String {
     }
 }
 
-fn cpus(cpus: &CpuSet) -> String {
+pub(in crate::cli) fn cpus(cpus: &CpuSet) -> String {
     match cpus.is_empty() {
         true => "shared CPUs".into(),
         false => format!("{}: {cpus}", count(cpus.len(), "CPU")),
@@ -263,7 +287,7 @@ fn cpus(cpus: &CpuSet) -> String {
 }
 
 /// `GPU 0-1`, `NIC mlx5_0-3,mlx5_5`.
-fn devices(word: &str, names: Vec<String>) -> String {
+pub(in crate::cli) fn devices(word: &str, names: Vec<String>) -> String {
     match names.is_empty() {
         true => String::new(),
         false => format!("{word} {}", ranges(&names)),
