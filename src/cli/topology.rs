@@ -257,3 +257,21 @@ impl Table {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::snapshot;
+
+    #[test]
+    fn colours_change_no_letter_and_show_what_is_unknown() {
+        let text = std::fs::read_to_string("packaging/examples/h100-server.json").unwrap();
+        let mut machine = snapshot::from_json(&text).unwrap();
+        machine.gpus[0].minor = None;
+        let coloured = render(&machine, Style { colours: true });
+        assert!(coloured.contains("\x1b[1mNODE ") && coloured.contains("\x1b[33m    ?\x1b[0m"), "{coloured}");
+        let plain =
+            ["\x1b[1m", "\x1b[33m", "\x1b[0m"].iter().fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(plain, render_text(&machine));
+    }
+}

@@ -43,7 +43,7 @@ fn merge(into: &mut Table, from: Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Scope, TopologyPolicy};
+    use crate::model::{CpuOption, Scope, TopologyPolicy};
 
     fn with(text: &str, sets: &[&str]) -> Result<Config, String> {
         let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
@@ -71,7 +71,7 @@ mod tests {
             ],
         );
         let config = config.unwrap();
-        assert!(config.policy.cpu.full_pcpus && config.policy.prefer_closest);
+        assert!(config.policy.cpu.has(CpuOption::FullPcpusOnly) && config.policy.prefer_closest);
         assert_eq!(config.failure.deadline.as_millis(), 200);
         assert_eq!(config.memory.reserved.len(), 1);
     }
