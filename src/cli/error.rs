@@ -64,6 +64,11 @@ pub enum CliError {
         /// The directory.
         path: PathBuf,
     },
+    /// Standard input can be read once.
+    #[error(
+        "- is named twice: expected standard input to be one of the files, or the machine, and the others to have names"
+    )]
+    StandardInput,
     /// No allocation is of such a container.
     #[error(
         "{id:?} has no placement on this node: expected the beginning of a container's id, a pod's UID or UID/CONTAINER"
@@ -98,6 +103,7 @@ impl CliError {
     pub fn code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::NoContainer { .. } => 2,
+            Self::StandardInput => 2,
             Self::Oci(error) if error.is_input() => 2,
             Self::NoNode { .. } | Self::Machine { .. } | Self::Read { .. } => 2,
             Self::Snapshot { .. } | Self::Sysroot(_) => 2,

@@ -14,6 +14,17 @@ pub enum Format {
     Json,
 }
 
+/// What to print of what can be drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Drawn {
+    /// Tables for people
+    Text,
+    /// JSON, for programs
+    Json,
+    /// A picture, for browsers and documents
+    Svg,
+}
+
 /// `1 CPU`, `2 CPUs`.
 pub(super) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })

@@ -58,7 +58,12 @@ const DEADLINES: std::ops::RangeInclusive<i64> = 10..=60_000;
 
 /// The text of a file, checked; `origin` is its name.
 pub(super) fn check(text: &str, origin: &str) -> Checked<Config> {
-    let file = File { text, origin };
+    checked(File { text, origin, edited: false })
+}
+
+/// A file, checked.
+pub(super) fn checked(file: File<'_>) -> Checked<Config> {
+    let text = file.text;
     let raw: Raw = toml::from_str(text).map_err(|error| file.syntax(error))?;
     version(file, &raw)?;
     let default = Config::default();

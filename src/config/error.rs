@@ -76,6 +76,14 @@ pub enum ConfigError {
         /// The other.
         other: String,
     },
+    /// No key and value.
+    #[error(
+        "--set {text}: expected KEY=VALUE with a key of the configuration, such as policy.topology=restricted"
+    )]
+    Set {
+        /// What was typed.
+        text: String,
+    },
     /// A file without its format's version.
     #[error("{origin}: version is missing: expected the line \"version = 1\" before the first table")]
     Version {

@@ -17,6 +17,8 @@ pub(super) struct File<'a> {
     pub text: &'a str,
     /// The file's name.
     pub origin: &'a str,
+    /// It is not as anybody typed it, so its lines are nobody's.
+    pub edited: bool,
 }
 
 impl<'a> File<'a> {
@@ -32,7 +34,7 @@ impl<'a> File<'a> {
 
     /// The place of an offset.
     pub fn place(self, offset: Option<usize>) -> Place {
-        let before = offset.and_then(|offset| self.text.as_bytes().get(..offset));
+        let before = offset.and_then(|offset| self.text.as_bytes().get(..offset)).filter(|_| !self.edited);
         let line = before.map(|before| 1 + before.iter().filter(|byte| **byte == b'\n').count());
         Place { origin: self.origin.to_owned(), line }
     }

@@ -8,6 +8,7 @@ mod field;
 mod glob;
 mod raw;
 mod reserved;
+mod set;
 
 pub use error::{ConfigError, Place};
 pub use glob::Glob;
@@ -221,6 +222,25 @@ impl Config {
         }
         let table: toml::Table = text.parse().ok()?;
         table.get("runtime")?.get("path")?.as_str().filter(|path| *path != "auto").map(PathBuf::from)
+    }
+
+    /// The same with some keys set to other values, `policy.topology=restricted` or `memory.reserved.1.memory="8Gi"`:
+    /// what would be, under another configuration.
+    ///
+    /// # Errors
+    /// As for [`Config::load`], or what is set is no key and value, or not one of the configuration.
+    pub fn load_with(path: Option<&Path>, sets: &[String]) -> Result<Self, ConfigError> {
+        let config = Self::load(path)?;
+        if sets.is_empty() {
+            return Ok(config);
+        }
+        let file = path.unwrap_or(Path::new(DEFAULT_PATH));
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if path.is_none() && error.kind() == ErrorKind::NotFound => "version = 1".into(),
+            Err(source) => return Err(ConfigError::Read { path: file.to_owned(), source }),
+        };
+        set::set(&text, sets)
     }
 
     /// Reads the text of a file; `origin` is its name in errors.

@@ -15,6 +15,7 @@ mod man;
 mod nri;
 mod oci;
 mod packages;
+mod picture;
 mod plan;
 mod refusals;
 mod reports;
