@@ -56,7 +56,8 @@ fn both_packages_hold_the_same_files() {
 fn the_settings_of_the_owner_survive_an_upgrade() {
     let conf = metadata()["deb"]["conf-files"].as_array().unwrap().iter().map(text).collect::<BTreeSet<_>>();
     let noreplace = metadata()["generate-rpm"]["assets"].as_array().unwrap().clone();
-    let noreplace = noreplace.iter().filter(|asset| asset.get("config").is_some_and(|kept| text(kept) == "noreplace"));
+    let noreplace =
+        noreplace.iter().filter(|asset| asset.get("config").is_some_and(|kept| text(kept) == "noreplace"));
     assert_eq!(noreplace.map(|asset| text(&asset["dest"])).collect::<BTreeSet<_>>(), conf);
     let below_etc = deb().into_iter().map(|(_, dest)| dest).filter(|dest| dest.starts_with("etc/"));
     assert_eq!(below_etc.collect::<BTreeSet<_>>(), conf);
@@ -127,9 +128,15 @@ fn what_leads_to_maitred_is_found_wherever_it_stands() {
         ("etc/containerd/config.toml", &class),
         ("etc/containerd/conf.d/50-maitred.toml", &class),
         ("var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl", &class),
-        ("etc/containerd/base.json", r#"{"hooks":{"createRuntime":[{"path":"/usr/bin/maitred","args":["maitred","hook"]}]}}"#),
+        (
+            "etc/containerd/base.json",
+            r#"{"hooks":{"createRuntime":[{"path":"/usr/bin/maitred","args":["maitred","hook"]}]}}"#,
+        ),
         ("etc/containers/containers.conf", "[engine.runtimes]\nmaitred = [\"/usr/bin/maitred-runtime\"]\n"),
-        ("etc/crio/crio.conf.d/10-maitred.conf", "[crio.runtime.runtimes.m]\nruntime_path = \"/usr/bin/maitred-runtime\"\n"),
+        (
+            "etc/crio/crio.conf.d/10-maitred.conf",
+            "[crio.runtime.runtimes.m]\nruntime_path = \"/usr/bin/maitred-runtime\"\n",
+        ),
         ("opt/nri/plugins/90-maitred", "-> /usr/bin/maitred"),
     ];
     for (path, text) in uses {
@@ -157,12 +164,21 @@ fn what_only_mentions_it_is_no_use() {
 
 #[test]
 fn the_scripts_are_sound_and_leave_the_runtimes_alone() {
-    let scripts = ["deb/postinst", "deb/prerm", "deb/postrm", "rpm/post.sh", "rpm/preun.sh", "rpm/postun.sh", "in-use.sh"];
+    let scripts = [
+        "deb/postinst",
+        "deb/prerm",
+        "deb/postrm",
+        "rpm/post.sh",
+        "rpm/preun.sh",
+        "rpm/postun.sh",
+        "in-use.sh",
+    ];
     for script in scripts.map(|name| PathBuf::from("packaging").join(name)) {
         let parsed = Command::new("sh").arg("-n").arg(project().join(&script)).status().unwrap();
         assert!(parsed.success(), "{}", script.display());
         let words = read(script.to_str().unwrap());
-        let commands = words.lines().map(str::trim).filter(|line| !line.starts_with('#') && !line.contains("echo"));
+        let commands =
+            words.lines().map(str::trim).filter(|line| !line.starts_with('#') && !line.contains("echo"));
         for line in commands {
             let forbidden = ["daemon-reload", "rke2", "containerd.service", "curl", "wget", "apt-get", "dnf"];
             assert!(!forbidden.iter().any(|word| line.contains(word)), "{}: {line}", script.display());
