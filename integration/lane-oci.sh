@@ -131,6 +131,7 @@ wrapper_shares() {
     until_runs shared
     "$wrapper" --root "$work/runc" create --bundle "$work/bundles/first" first >/dev/null </dev/null 2>&1
     is "CPUs of the shared one" 0 "$(cpus_of shared)"
+    says "$("$maitred" verify --store "$work/store" first 2>&1)" "^aligned .*/first *cpus $(own) "
     local status=0
     run_ "$wrapper" second >/dev/null 2>&1 || status=$?
     is "exit status of the second" 1 "$status"
