@@ -8,6 +8,7 @@ mod cdi;
 pub mod containerd;
 mod cpus;
 mod error;
+mod globs;
 mod gpus;
 pub mod kubelet;
 mod nics;
