@@ -5,6 +5,7 @@
 //! names the file, because a wrong topology gives false alignment.
 
 mod cdi;
+mod char_devices;
 pub mod containerd;
 mod cpus;
 mod error;
@@ -109,6 +110,7 @@ pub fn machine(root: &Root, options: &Options) -> Result<Machine, DiscoverError>
         mig_nodes,
         nics,
         pci,
+        nodes: char_devices::read(root)?,
         cdi: cdi::read(root, &mut warnings),
         possible: cpus.possible,
         pods_cpus: cpus.pods,

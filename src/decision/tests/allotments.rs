@@ -263,7 +263,7 @@ fn what_somebody_names_is_not_chosen_for_another() {
     node.create(&claimer_pod, &claimer);
     assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-b");
     let text = refusal(&node.create(&asking("b", "3"), &whole("b", 1)));
-    assert!(text.contains("GPU GPU-a counts as in use: uid-s/s names it"), "{text}");
+    assert!(text.contains("GPU GPU-a counts as in use: default/s/s names it"), "{text}");
     node.stop(&claimer_pod, &claimer);
     assert_eq!(edit(&node.create(&asking("c", "1"), &whole("c", 1))).env[0].1, "GPU-a");
 }
@@ -286,7 +286,21 @@ fn nothing_for_nothing() {
     assert_eq!(edit(&node.create(&exempt, &on_gpu(e, "all"))).env, [], "exempt");
     let (pod_g, g) = small("g");
     node.step(allotted(&pod_g, &[("g", "nvidia.com/gpu", &["GPU-a"])]));
-    assert_eq!(edit(&node.create(&pod_g, &on_gpu(g, "all"))).env, [], "it was given one");
+    let own = [("NVIDIA_VISIBLE_DEVICES".to_owned(), "GPU-a".to_owned())];
+    assert_eq!(edit(&node.create(&pod_g, &on_gpu(g, "all"))).env, own, "it was given one");
+    let (pod_r, r) = small("r");
+    node.step(allotted(&pod_r, &[("r", "nvidia.com/gpu", &["GPU-b::2", "GPU-b::3"])]));
+    assert_eq!(edit(&node.create(&pod_r, &on_gpu(r, "GPU-b,ALL"))).env[0].1, "GPU-b", "replicas, and more");
+    let (pod_l, mut l) = small("l");
+    l.env = vec!["CUDA_VERSION=8.0.61".into()];
+    assert_eq!(edit(&node.create(&pod_l, &l)).env, void, "an image that does not know the variable");
+
+    node.settings.unrequested = Unrequested::Leave;
+    node.step(Event::StopPod(pod_g.clone()));
+    node.step(allotted(&pod_g, &[("g", "nvidia.com/gpu", &["GPU-a"])]));
+    let outcome = node.create(&pod_g, &on_gpu(small("g").1, "all"));
+    assert_eq!(edit(&outcome).env, []);
+    assert!(outcome.verdicts[0].warn && outcome.verdicts[0].reason.contains("every GPU, not only its own"));
 }
 
 #[test]
