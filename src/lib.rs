@@ -9,7 +9,7 @@
 //! | [`engine`] | verbs: admit a pod or a container over one occupancy | model |
 //! | [`ledger`] | who holds what; reserve, confirm, lend, release, replay | model, engine |
 //! | [`decision`] | the reducer: state and event in, outcome out | model, engine, ledger |
-//! | [`discover`] | the machine: sysfs, procfs, NVML and CDI specs to a topology; the kubelet's books | model |
+//! | [`discover`] | the machine: sysfs, procfs, NVML and CDI specs to a topology; the kubelet's books; what it and containerd are told | model |
 //! | [`host`] | this machine's cgroups and processes | model, decision |
 //! | [`store`] | what lies below `/run/maitred` | model |
 //! | [`config`] | the configuration file: raw and strict, then validated | model, engine, decision |

@@ -4,13 +4,14 @@
 //! order of their names. What a later file says replaces what an earlier one said: since containerd 2.0 key by key,
 //! before that every plugin's table as a whole (`mergeConfig` of `cmd/containerd/server/config`). Lists grow.
 
+use super::globs::{clean, matching};
 use super::place::line_at;
 use super::processes::{Process, processes};
 use super::root::malformed;
 use super::{DiscoverError, Place, Root, Said};
 use crate::discover::kubelet::Distribution;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Where a plain containerd's configuration lies.
@@ -294,47 +295,6 @@ fn named_on(line: &[String]) -> Option<String> {
         word => word.strip_prefix("--config=").or_else(|| word.strip_prefix("-c=")).map(str::to_owned),
     })?;
     Some(clean(Path::new(&named)))
-}
-
-/// Without the first slash and without `.` and `..`.
-fn clean(path: &Path) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => names.extend(name.to_str()),
-            Component::ParentDir => drop(names.pop()),
-            _ => {}
-        }
-    }
-    names.join("/")
-}
-
-/// The paths that match one with `*`, in the order of their names.
-fn matching(root: &Root, pattern: &str) -> Result<Vec<String>, DiscoverError> {
-    let mut found = vec![String::new()];
-    for part in pattern.split('/') {
-        let mut next = Vec::new();
-        for above in &found {
-            let below =
-                |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
-            if !part.contains('*') {
-                next.push(below(part));
-                continue;
-            }
-            let mut names = root.names(above)?.unwrap_or_default();
-            names.sort();
-            next.extend(names.iter().filter(|name| matches(part, name)).map(|name| below(name)));
-        }
-        found = next;
-    }
-    Ok(found)
-}
-
-/// `*` stands for any number of characters; the other wildcards of Go's globs are taken as they are.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((before, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(name) = name.strip_prefix(before) else { return false };
-    (0..=name.len()).filter(|at| name.is_char_boundary(*at)).any(|at| matches(rest, &name[at..]))
 }
 
 #[cfg(test)]

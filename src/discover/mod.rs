@@ -9,6 +9,7 @@ mod char_devices;
 pub mod containerd;
 mod cpus;
 mod error;
+mod globs;
 mod gpus;
 pub mod kubelet;
 mod nics;

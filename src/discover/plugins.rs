@@ -67,9 +67,9 @@ mod tests {
         let found = nri_plugins(&root, "opt").unwrap().unwrap();
         let seen: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.runs, one.parts())).collect();
         let expected = [
-            ("helper.sh", true, None),
-            ("90-maitred", false, Some(("90", "maitred"))),
             ("10-one", true, Some(("10", "one"))),
+            ("90-maitred", false, Some(("90", "maitred"))),
+            ("helper.sh", true, None),
         ];
         assert_eq!(seen, expected);
     }

@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(read.last("port").unwrap().value, "9345");
         assert!(read.unread.is_empty() && read.last("nothing").is_none());
         assert!(found(&[(MAIN, "")]).unwrap().unread.is_empty());
-        for bad in ["- a\n", "a: [", "{{ template }}\n", "\t"] {
+        for bad in ["- a\n", "a: [", "{{ template }}\n"] {
             assert_eq!(found(&[(MAIN, bad)]).unwrap().unread.len(), 1, "{bad:?}");
         }
     }
