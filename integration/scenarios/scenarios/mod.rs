@@ -9,6 +9,7 @@ mod exempt;
 mod faults;
 mod gpus;
 mod hugepages;
+mod machines;
 mod outages;
 mod pinning;
 mod reject;
@@ -46,6 +47,7 @@ pub const ALL: &[&[Scenario]] = &[
     shared::ALL,
     gpus::ALL,
     delivery::ALL,
+    machines::ALL,
     exact::ALL,
     authority::ALL,
     hugepages::ALL,
