@@ -299,6 +299,24 @@ fn small() -> Shape {
     }
 }
 
+/// What the properties above rest on.
+#[test]
+fn the_check_sees_what_is_wrong() {
+    let topology = machine(&small());
+    let svg = draw(&picture(&topology, deal(&topology, &["a".to_owned()])));
+    check(&svg, &topology).unwrap();
+    for (was, is) in [
+        ("id=\"cpu3\"", "id=\"cpu2\""),
+        ("translate(14,14)", "translate(-14,14)"),
+        ("translate(14,14)", "translate(14,60)"),
+        ("</style>", "</style><script/>"),
+        ("<title>", "<title><"),
+    ] {
+        assert!(svg.contains(was), "{was}");
+        assert!(check(&svg.replacen(was, is, 1), &topology).is_err(), "{was} as {is}");
+    }
+}
+
 #[test]
 fn markup_in_a_name_stays_a_name() {
     let topology = machine(&small());

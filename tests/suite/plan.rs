@@ -62,12 +62,12 @@ fn a_malformed_pod_names_file_document_path_value_and_expectation() {
              number of devices",
         ),
         (
-            pod("a", "hugepages-1Gi: 1500Mi"),
+            pod("a", "cpu: 1, hugepages-1Gi: 1500Mi"),
             "pod.yaml: document 1: spec.containers[0].resources.limits.hugepages-1Gi: 1572864000: expected a \
              multiple of 1Gi",
         ),
         (
-            pod("a", "hugepages-3Mi: 3Mi"),
+            pod("a", "cpu: 1, hugepages-3Mi: 3Mi"),
             "pod.yaml: document 1: spec.containers[0].resources.limits.hugepages-3Mi: \"3Mi\" is no hugepage size: \
              expected a power of two with a unit, such as 2Mi, 2MB or 2048kB",
         ),
