@@ -2,16 +2,21 @@
 
 mod devices;
 mod error;
+pub mod explain;
 pub mod hook;
 pub mod machine;
+mod names;
+pub mod node;
 pub mod nri;
 pub mod output;
 pub mod plan;
 pub mod runtime;
 mod shared;
+pub mod status;
 pub mod switch;
 pub mod topology;
 pub mod verify;
+mod watching;
 
 pub use error::CliError;
 
@@ -42,6 +47,8 @@ pub enum Command {
     Runtime(runtime::Args),
     Topology(machine::Args),
     Plan(plan::Args),
+    Status(status::Args),
+    Explain(explain::Args),
     Verify(verify::Args),
     Off(switch::OffArgs),
     On(switch::OnArgs),
@@ -107,6 +114,8 @@ impl Command {
             Self::Runtime(args) => Ok(runtime::run(&args.arguments)),
             Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
+            Self::Status(args) => status::run(&args),
+            Self::Explain(args) => explain::run(&args),
             Self::Verify(args) => verify::run(&args),
             Self::Off(args) => switch::off(&args),
             Self::On(args) => switch::on(&args),

@@ -65,12 +65,6 @@ impl<'a, T> Field<'a, T> {
         ConfigError::Value { place, key, found, expected: expected.into() }
     }
 
-    /// The value is designed but not built.
-    pub fn unsupported(&self, instead: &str) -> ConfigError {
-        let (place, key, found) = self.facts();
-        ConfigError::Unsupported { place, key, found, instead: instead.to_owned() }
-    }
-
     /// The value contradicts another.
     pub fn exclusive(&self, one: impl ToString, other: impl ToString) -> ConfigError {
         let (place, key, _) = self.facts();

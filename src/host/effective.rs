@@ -44,7 +44,10 @@ impl Cgroups {
     }
 
     /// The processes of a container, those of nested cgroups included.
-    fn processes(&self, cgroups_path: &str) -> Result<Vec<u32>, HostError> {
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not the kernel's.
+    pub fn processes(&self, cgroups_path: &str) -> Result<Vec<u32>, HostError> {
         let mut dirs = vec![self.cpuset.container(cgroups_path)?];
         let mut pids = Vec::new();
         while let Some(dir) = dirs.pop().filter(|_| pids.len() < MOST_PROCESSES) {
@@ -92,7 +95,7 @@ impl Cgroups {
 }
 
 /// The cgroups right below one; none where it has ended.
-fn below(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
+pub(super) fn below(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
     let entries = match std::fs::read_dir(dir) {
         Err(_) if absent(dir).is_some() => return Ok(Vec::new()),
         entries => entries.map_err(io("list", dir))?,

@@ -5,6 +5,7 @@
 
 mod cgroup_path;
 mod cgroups;
+mod containers;
 mod cpuset;
 mod effective;
 mod error;
@@ -19,6 +20,7 @@ mod quota;
 mod runtime_features;
 
 pub use cgroups::Cgroups;
+pub use containers::FoundContainer;
 pub use error::HostError;
 pub use life::{name, start_time};
 pub use mempolicy::KernelModes;

@@ -1,9 +1,11 @@
 //! The log: one JSON object a line for journald, text for people on a terminal; on standard error, or in a file
 //! for hooks and the wrapper, whose standard error belongs to others. With the fields of the span it happens in.
 
+mod told;
 mod verdict;
 
-pub use verdict::verdict;
+pub use told::{now, told};
+pub use verdict::{placement, verdict};
 
 use crate::config::{LogConfig, LogFormat, LogLevel};
 use std::fs::File;

@@ -25,6 +25,7 @@ pub mod proto;
 mod session;
 mod verdicts;
 mod version;
+mod witness;
 
 pub use allotted::Allotments;
 pub use daemon::{
@@ -37,3 +38,4 @@ pub use handler::{Around, BoxError, Cgroups, Seating, Setup};
 pub use hints::{Hints, Kept};
 pub use session::SessionError;
 pub use version::{Host, Version};
+pub use witness::Witness;

@@ -26,10 +26,12 @@ struct Refused {
 }
 
 impl VerdictLog {
-    /// Logs a verdict, unless it says again what was said a moment ago.
-    pub fn log(&mut self, verdict: &Verdict, took: Option<Duration>, now: Instant) {
-        let Some(repeated) = self.repeated(verdict, now) else { return };
+    /// Logs a verdict, unless it says again what was said a moment ago; how often that was before, `None` where it
+    /// was left unsaid.
+    pub fn log(&mut self, verdict: &Verdict, took: Option<Duration>, now: Instant) -> Option<u64> {
+        let repeated = self.repeated(verdict, now)?;
         log::verdict(verdict, "nri", took, repeated);
+        Some(repeated)
     }
 
     /// How often it was left unsaid before; `None` to leave it so.
@@ -75,6 +77,8 @@ mod tests {
             request: "4 CPUs".into(),
             placement: None,
             memory_policy: None,
+            rejection: None,
+            ineligible: false,
         }
     }
 

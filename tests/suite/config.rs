@@ -231,12 +231,16 @@ fn the_version_must_be_there_and_known() {
 }
 
 #[test]
-fn what_is_not_built_is_said_so() {
-    let message = refused("[metrics]\nlisten = \"127.0.0.1:9090\"");
-    assert!(
-        message.contains("metrics.listen") && message.contains("not supported by this version"),
-        "{message}"
-    );
+fn metrics_are_served_on_loopback_elsewhere_or_nowhere() {
+    let listen = |text: &str| {
+        let text = format!("version = 1\n{text}");
+        Config::parse(&text, "a test").map(|config| config.metrics.map(|address| address.to_string()))
+    };
+    assert_eq!(listen("").unwrap().as_deref(), Some("127.0.0.1:9733"));
+    assert_eq!(listen("[metrics]\nlisten = \"[::]:80\"").unwrap().as_deref(), Some("[::]:80"));
+    assert_eq!(listen("[metrics]\nlisten = \"off\"").unwrap(), None);
+    let message = refused("[metrics]\nlisten = \"localhost\"");
+    assert!(message.contains("metrics.listen = \"localhost\": expected an address with a port"), "{message}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod plan;
 mod refusals;
 mod reports;
 mod rooms;
+mod status;
 mod steps;
 mod store;
 mod verify;

@@ -4,9 +4,9 @@ mod json;
 pub mod manifest;
 mod pods;
 mod qos;
-mod seat;
-mod table;
-mod text;
+pub(in crate::cli) mod seat;
+pub(in crate::cli) mod table;
+pub(in crate::cli) mod text;
 
 use super::output::{self, Format};
 use super::{CliError, Exit, machine};
@@ -75,7 +75,7 @@ fn tell(pod: &Pod) {
 }
 
 /// Colours on a terminal, unless `NO_COLOR` is set.
-fn style() -> Style {
+pub(in crate::cli) fn style() -> Style {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     Style { colours: !plain && std::io::stdout().is_terminal() }
 }

@@ -241,7 +241,7 @@ fn called(pod: &Pod, seat: &Seat) -> String {
     }
 }
 
-fn cpus(cpus: &CpuSet) -> String {
+pub(in crate::cli) fn cpus(cpus: &CpuSet) -> String {
     match cpus.is_empty() {
         true => "shared CPUs".into(),
         false => format!("{}: {cpus}", count(cpus.len(), "CPU")),
@@ -249,7 +249,7 @@ fn cpus(cpus: &CpuSet) -> String {
 }
 
 /// `GPU 0-1`, `NIC mlx5_0-3,mlx5_5`.
-fn devices(word: &str, names: Vec<String>) -> String {
+pub(in crate::cli) fn devices(word: &str, names: Vec<String>) -> String {
     match names.is_empty() {
         true => String::new(),
         false => format!("{word} {}", ranges(&names)),

@@ -153,6 +153,7 @@ fn rig_with(notes: Arc<Notes>) -> Rig {
         hints: Arc::clone(&notes) as _,
         allotments: Arc::clone(&books) as _,
         devices: Arc::clone(&slots) as _,
+        witness: Arc::new(()),
     };
     let seating = Seating::new(prepare, around, move || switch.load(Ordering::Relaxed));
     Rig { books, slots, cgroups, notes, off, readable, seating }
