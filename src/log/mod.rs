@@ -117,6 +117,9 @@ pub(crate) mod testing {
 
     /// The lines that `work` logs on this thread.
     pub(crate) fn logged(work: impl FnOnce()) -> Vec<serde_json::Value> {
+        // With a single subscriber alive, tracing asks that of the thread which first comes by whether anybody wants
+        // a span; on other tests' threads nobody would, for all threads. A second one makes it ask all.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();

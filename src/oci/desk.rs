@@ -12,7 +12,7 @@ use crate::decision::{
 use crate::discover::{self, Root};
 use crate::host::{Cgroups, launcher};
 use crate::ledger::Record;
-use crate::model::{ContainerId, ContainerKey, CpuSet, Placement, Rejection};
+use crate::model::{ContainerId, ContainerKey, CpuSet, Rejection};
 use crate::store::{Allocation, By, Process, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -262,7 +262,7 @@ impl Desk {
         let key = ContainerKey::new(party.pod.uid.clone(), party.container.name.clone());
         let id = party.container.id.clone();
         let held = state.ledger().get(&key).filter(|holding| holding.id.as_ref() == Some(&id));
-        let placement = held.map(|holding| holding.placement.clone()).unwrap_or_else(Placement::default);
+        let placement = held.map(|holding| holding.placement.clone()).unwrap_or_default();
         Allocation {
             record: raw(&Record::new(&key, &id, &placement)),
             told: Some(told(&placement, edit.cpus.as_ref(), &state.topology().cpus)),
@@ -373,7 +373,7 @@ impl Unready {
     }
 
     /// Why.
-    pub fn into_error(self) -> OciError {
+    pub fn into_error(self: Box<Self>) -> OciError {
         self.error
     }
 }
@@ -381,12 +381,12 @@ impl Unready {
 impl Desk {
     /// Reads the configuration, starts the log and opens the rest. A configuration that cannot be used leaves the
     /// defaults to say who is exempt.
-    pub fn open(surroundings: &Surroundings, by: By, features: Features) -> Result<Self, Unready> {
+    pub fn open(surroundings: &Surroundings, by: By, features: Features) -> Result<Self, Box<Unready>> {
         let loaded = Config::load(surroundings.config.as_deref());
         let level = loaded.as_ref().map_or(LogLevel::Info, |config| config.log.level);
         journal::start(&surroundings.log, level);
-        let config =
-            loaded.map_err(|error| Unready { config: Config::default(), by, error: error.into() })?;
+        let config = loaded
+            .map_err(|error| Box::new(Unready { config: Config::default(), by, error: error.into() }))?;
         let open = || {
             let store = Store::open(&surroundings.store)?;
             let (root, cgroups) = (surroundings.root()?, Cgroups::find(Path::new("/"))?);
@@ -394,7 +394,7 @@ impl Desk {
         };
         match open() {
             Ok((store, root, cgroups)) => Ok(Self { config, store, root, cgroups, by, features }),
-            Err(error) => Err(Unready { config, by, error }),
+            Err(error) => Err(Box::new(Unready { config, by, error })),
         }
     }
 }

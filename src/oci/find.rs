@@ -23,10 +23,9 @@ pub(super) fn runtime(configured: Option<&Path>) -> Option<PathBuf> {
 fn on_path(name: &Path) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
     let own = env::current_exe().and_then(std::fs::metadata).ok();
-    let found = env::split_paths(&path).map(|directory| directory.join(name)).find(|candidate| {
+    env::split_paths(&path).map(|directory| directory.join(name)).find(|candidate| {
         let Ok(found) = candidate.metadata() else { return false };
         let own = own.as_ref().is_some_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()));
         found.is_file() && found.permissions().mode() & 0o111 != 0 && !own
-    });
-    found
+    })
 }

@@ -145,14 +145,15 @@ fn poststop(input: &str, surroundings: &Surroundings) -> Result<Ruling, OciError
         return Err(OciError::State { what: "id" });
     }
     if !surroundings.is_off() {
-        let desk = Desk::open(surroundings, By::Hook, Features::default()).map_err(Unready::into_error)?;
+        let desk = Desk::open(surroundings, By::Hook, Features::default())
+            .map_err(|unready| unready.into_error())?;
         desk.tidy(Some(&state.id().as_str().into()))?;
     }
     Ok(Ruling::Fine)
 }
 
 fn seat(
-    opened: Result<Desk, Unready>,
+    opened: Result<Desk, Box<Unready>>,
     party: &Party,
     place: Place,
     change: impl FnOnce(&Edit) -> Result<(), OciError>,
