@@ -28,7 +28,7 @@ use std::ffi::OsString;
 /// Seats a container's CPUs, memory, hugepages, GPUs and NICs on one NUMA node, or refuses to start it and says
 /// why.
 #[derive(Debug, Parser)]
-#[command(name = "maitred", version, disable_help_subcommand = true, after_help = EXIT_STATUS)]
+#[command(name = "maitred", version, after_help = EXIT_STATUS)]
 pub struct Cli {
     /// The verb.
     #[command(subcommand)]

@@ -68,7 +68,9 @@ mod tests {
     #[test]
     fn the_kubelets_files_and_the_journal_tell_names() {
         let dir = tempfile::tempdir().unwrap();
-        for path in ["sys", "var/log/pods/default_vllm-0_uid-1/main", "var/log/pods/odd", "var/log/containers"] {
+        for path in
+            ["sys", "var/log/pods/default_vllm-0_uid-1/main", "var/log/pods/odd", "var/log/containers"]
+        {
             std::fs::create_dir_all(dir.path().join(path)).unwrap();
         }
         std::fs::write(dir.path().join("var/log/containers/vllm-0_default_ma-in-c0ffee.log"), "").unwrap();

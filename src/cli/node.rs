@@ -125,9 +125,9 @@ impl Node {
                 let same = host::start_time(sysroot, process.pid) == Some(process.start);
                 same.then_some(process.pid)
             }
-            None => store.daemon_pid().filter(|pid| {
-                host::name(sysroot, *pid).is_some_and(|name| name.contains("maitred"))
-            }),
+            None => store
+                .daemon_pid()
+                .filter(|pid| host::name(sysroot, *pid).is_some_and(|name| name.contains("maitred"))),
         }
     }
 
@@ -178,10 +178,5 @@ impl Node {
     /// Whether two spellings name the same cgroup.
     pub fn is_same_cgroup(&self, one: &str, other: &str) -> bool {
         self.cgroups.as_ref().is_some_and(|cgroups| cgroups.is_same(one, other))
-    }
-
-    /// A pod as people know it, else by its UID.
-    pub fn pod(&self, key: &ContainerKey) -> String {
-        self.names.pod(&key.pod).unwrap_or(key.pod.as_str()).to_owned()
     }
 }

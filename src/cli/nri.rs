@@ -75,7 +75,8 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let hints = Arc::new(Shared::new(store.clone(), host_cgroups.clone(), config.failure.deadline));
     let cgroups = Files::new(host_cgroups, root.clone(), Arc::clone(&hints))?;
     let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
-    let witness = Watching::start(&config, store.as_ref()).map_err(|source| nri::NriError::Start { what: "the journal's thread", source })?;
+    let witness = Watching::start(&config, store.as_ref())
+        .map_err(|source| nri::NriError::Start { what: "the journal's thread", source })?;
     let mut node = Node::new(root, config)?;
     node.launcher = launcher(&args.store);
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();

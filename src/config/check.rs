@@ -248,18 +248,16 @@ fn log(file: File<'_>, typed: &raw::Log, default: LogConfig) -> Checked<LogConfi
     })
 }
 
-fn metrics(
-    file: File<'_>,
-    typed: &raw::Metrics,
-    default: Option<SocketAddr>,
-) -> Checked<Option<SocketAddr>> {
+fn metrics(file: File<'_>, typed: &raw::Metrics, default: Option<SocketAddr>) -> Checked<Option<SocketAddr>> {
     let listen = file.at("metrics.listen", &typed.listen);
     match listen.get().map(String::as_str) {
         None => Ok(default),
         Some("off") => Ok(None),
         Some(text) => {
             let address = text.parse();
-            address.map(Some).map_err(|_| listen.wrong("an address with a port, such as \"127.0.0.1:9733\", or \"off\""))
+            address
+                .map(Some)
+                .map_err(|_| listen.wrong("an address with a port, such as \"127.0.0.1:9733\", or \"off\""))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::cgroups::absent;
 use super::error::{io, read};
+use super::everybody::threads;
 use super::process::{PolicyUse, allowed, numa_maps};
 use super::{Cgroups, HostError, NumaMaps};
 use crate::decision::{Seen, SeenProcess};
@@ -115,6 +116,7 @@ fn process(root: &Path, pid: u32) -> Result<Option<SeenProcess>, HostError> {
     }
     Ok(Some(SeenProcess {
         pid,
+        threads: threads(root, pid, &allowed.cpus)?,
         cpus: allowed.cpus,
         mems: allowed.mems,
         policies: maps.into_keys().collect(),

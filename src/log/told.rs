@@ -27,7 +27,13 @@ pub fn now() -> String {
 /// What the journal keeps of a verdict: `source` is who decided, `times` how often it was given since it was last
 /// told, `state` what it was decided from, of which the holders of what was short are told.
 #[must_use]
-pub fn told(verdict: &Verdict, source: &str, took: Option<Duration>, times: u64, state: Option<&State>) -> Told {
+pub fn told(
+    verdict: &Verdict,
+    source: &str,
+    took: Option<Duration>,
+    times: u64,
+    state: Option<&State>,
+) -> Told {
     let time = now();
     Told {
         first: time.clone(),
@@ -52,10 +58,10 @@ pub fn told(verdict: &Verdict, source: &str, took: Option<Duration>, times: u64,
 }
 
 fn evidence(rejection: &Rejection, state: Option<&State>) -> Evidence {
-    let weaker = rejection.weaker.as_ref().map(|(policy, nodes)| WeakerTold {
-        policy: policy.to_string(),
-        nodes: nodes.to_string(),
-    });
+    let weaker = rejection
+        .weaker
+        .as_ref()
+        .map(|(policy, nodes)| WeakerTold { policy: policy.to_string(), nodes: nodes.to_string() });
     let largest = rejection.largest.as_ref().map(|largest| LargestTold {
         nodes: largest.nodes.to_string(),
         amounts: largest

@@ -144,11 +144,27 @@ impl Metrics {
             "Requests answered without a decision: too late, or an internal error",
             self.undecided.clone(),
         );
-        registry.register("proofs", "Containers held against their placement after their start", self.proofs.clone());
-        registry.register("drifts_found", "Containers found not to be as they were placed", self.drifts.clone());
-        registry.register("drifts_repaired", "Cpusets written again because they were stale", self.repairs.clone());
+        registry.register(
+            "proofs",
+            "Containers held against their placement after their start",
+            self.proofs.clone(),
+        );
+        registry.register(
+            "drifts_found",
+            "Containers found not to be as they were placed",
+            self.drifts.clone(),
+        );
+        registry.register(
+            "drifts_repaired",
+            "Cpusets written again because they were stale",
+            self.repairs.clone(),
+        );
         registry.register("nri_registrations", "Registrations with the runtime", self.registrations.clone());
-        registry.register("nri_disconnections", "Connections to the runtime that ended", self.disconnections.clone());
+        registry.register(
+            "nri_disconnections",
+            "Connections to the runtime that ended",
+            self.disconnections.clone(),
+        );
         registry.register_with_unit(
             "decision",
             "From a request's arrival to the decision",
@@ -165,11 +181,27 @@ impl Metrics {
 
     fn register_state(&mut self) {
         let registry = &mut self.registry;
-        registry.register("nri_connected", "1 while the connection to the runtime stands", self.connected.clone());
-        registry.register("mode", "1 for the mode that is in force: enforce, audit or off", self.mode.clone());
+        registry.register(
+            "nri_connected",
+            "1 while the connection to the runtime stands",
+            self.connected.clone(),
+        );
+        registry.register(
+            "mode",
+            "1 for the mode that is in force: enforce, audit or off",
+            self.mode.clone(),
+        );
         registry.register("holders", "Containers that hold something", self.holders.clone());
-        registry.register("exclusive_cpus", "CPUs that are somebody's alone, by node", self.exclusive.clone());
-        registry.register("free_cpus", "CPUs that could be given out exclusively, by node", self.cpus.clone());
+        registry.register(
+            "exclusive_cpus",
+            "CPUs that are somebody's alone, by node",
+            self.exclusive.clone(),
+        );
+        registry.register(
+            "free_cpus",
+            "CPUs that could be given out exclusively, by node",
+            self.cpus.clone(),
+        );
         registry.register_with_unit(
             "free_memory",
             "Memory nobody was promised, by node",
@@ -205,7 +237,9 @@ impl Metrics {
     fn rejected(&self, verdict: &Verdict) {
         let rejection = verdict.rejection.as_deref();
         let reason = rejection.map_or("InternalError".to_owned(), |rejection| rejection.reason.to_string());
-        self.rejections.get_or_create(&[("reason", reason), ("simulated", verdict.simulated.to_string())]).inc();
+        self.rejections
+            .get_or_create(&[("reason", reason), ("simulated", verdict.simulated.to_string())])
+            .inc();
         for resource in rejection.map(short_everywhere).unwrap_or_default() {
             self.shortages.get_or_create(&[("resource", resource.to_owned())]).inc();
         }
@@ -294,7 +328,8 @@ fn gauge(value: u64) -> i64 {
 /// What of a refusal's resources ran short on each node that was considered.
 fn short_everywhere(rejection: &Rejection) -> BTreeSet<&'static str> {
     let considered = rejection.candidates.iter().filter(|candidate| candidate.nodes.len() == 1);
-    let short = considered.map(|one| one.short.iter().map(|short| word(&short.resource)).collect::<BTreeSet<_>>());
+    let short =
+        considered.map(|one| one.short.iter().map(|short| word(&short.resource)).collect::<BTreeSet<_>>());
     // A resource that one node has enough of is not what ran out; where each node lacks another, all did.
     let all: Vec<_> = short.collect();
     let common = all.iter().cloned().reduce(|one, other| &one & &other).unwrap_or_default();

@@ -124,15 +124,26 @@ fn asked(address: std::net::SocketAddr, request: &str) -> String {
 #[test]
 fn the_page_is_served_and_nothing_else() {
     let metrics = Arc::new(Metrics::default());
-    let page: Page = { let metrics = Arc::clone(&metrics); Arc::new(move || metrics.page()) };
+    let page: Page = {
+        let metrics = Arc::clone(&metrics);
+        Arc::new(move || metrics.page())
+    };
     let address = serve("127.0.0.1:0".parse().unwrap(), page).unwrap();
     metrics.undecided();
-    let get = |path: &str| asked(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+    let get =
+        |path: &str| asked(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
     let answer = get("/metrics");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("application/openmetrics-text"), "{answer}");
-    assert!(answer.contains("maitred_undecided_total 1\n") && answer.trim_end().ends_with("# EOF"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("application/openmetrics-text"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("maitred_undecided_total 1\n") && answer.trim_end().ends_with("# EOF"),
+        "{answer}"
+    );
     assert!(get("/etc/passwd").starts_with("HTTP/1.1 404"));
-    let post = asked(address, "POST /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let post =
+        asked(address, "POST /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert!(post.starts_with("HTTP/1.1 405"), "{post}");
     assert!(asked(address, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
 }

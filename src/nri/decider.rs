@@ -5,8 +5,8 @@
 //! one did is taken back: an answer always comes, and only what was answered stays decided.
 
 use super::Host;
-use super::witness::Witness;
 use super::fault::Fault;
+use super::witness::Witness;
 use crate::decision::{CpusetUpdate, Event, Outcome, Reply, Verdict};
 use crate::model::ContainerId;
 use std::error::Error;

@@ -57,7 +57,9 @@ pub(super) struct Proofs(SyncSender<Due>);
 impl Proofs {
     pub fn start(cgroups: Arc<dyn Cgroups>, witness: Arc<dyn Witness>) -> io::Result<Self> {
         let (inbox, queue) = sync_channel(QUEUE);
-        std::thread::Builder::new().name("proofs".into()).spawn(move || work(&queue, &*cgroups, &*witness))?;
+        std::thread::Builder::new()
+            .name("proofs".into())
+            .spawn(move || work(&queue, &*cgroups, &*witness))?;
         Ok(Self(inbox))
     }
 

@@ -7,7 +7,14 @@ use std::time::Duration;
 pub trait Witness: Send + Sync {
     /// A verdict. `said` is how often the same was left unsaid in the log before, `None` that this one is too;
     /// `state` is what it was decided from, where that can be reached.
-    fn verdict(&self, _verdict: &Verdict, _took: Option<Duration>, _said: Option<u64>, _state: Option<&State>) {}
+    fn verdict(
+        &self,
+        _verdict: &Verdict,
+        _took: Option<Duration>,
+        _said: Option<u64>,
+        _state: Option<&State>,
+    ) {
+    }
 
     /// A decision was made in this time, from the request's arrival on.
     fn decided(&self, _took: Duration) {}

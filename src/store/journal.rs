@@ -198,7 +198,8 @@ impl Store {
         self.make_dir(&self.dir)?;
         loop {
             let mut options = OpenOptions::new();
-            let file = options.append(true).create(true).mode(0o600).open(&path).map_err(io("open", &path))?;
+            let file =
+                options.append(true).create(true).mode(0o600).open(&path).map_err(io("open", &path))?;
             file.lock().map_err(io("lock", &path))?;
             let ours = file.metadata().map_err(io("look at", &path))?;
             let there = path.metadata().ok();
@@ -234,12 +235,10 @@ fn folded(lines: impl Iterator<Item = Told>) -> Vec<Told> {
 /// The last word about each container, then as many of the words before as there is room for; the newest stay.
 fn shorter(told: Vec<Told>) -> String {
     let mut seen = std::collections::BTreeSet::new();
-    let last: Vec<bool> = told
-        .iter()
-        .rev()
-        .map(|one| seen.insert((one.pod_uid.clone(), one.container.clone())))
-        .collect();
-    let lines: Vec<String> = told.iter().rev().map(|one| serde_json::to_string(one).unwrap_or_default()).collect();
+    let last: Vec<bool> =
+        told.iter().rev().map(|one| seen.insert((one.pod_uid.clone(), one.container.clone()))).collect();
+    let lines: Vec<String> =
+        told.iter().rev().map(|one| serde_json::to_string(one).unwrap_or_default()).collect();
     let mut keep = vec![false; lines.len()];
     let mut room = KEPT;
     for round in [true, false] {
@@ -280,7 +279,8 @@ mod tests {
         let journal = store.journal().unwrap();
         assert_eq!(journal.len(), 2);
         assert_eq!(journal[0], told("b", "placed", "fine", 2));
-        let again = Told { times: 4, first: "2026-01-01T00:00:01Z".into(), ..told("a", "rejected", "full", 3) };
+        let again =
+            Told { times: 4, first: "2026-01-01T00:00:01Z".into(), ..told("a", "rejected", "full", 3) };
         assert_eq!(journal[1], again);
         store.tell(&told("a", "placed", "fine", 4)).unwrap();
         store.tell(&told("a", "rejected", "full", 5)).unwrap();

@@ -69,7 +69,8 @@ mod tests {
     fn what_the_daemon_tells_is_read_back_and_nonsense_is_nothing() {
         let (_run, store) = scratch();
         assert_eq!(store.notice().unwrap(), None);
-        let notice = Notice { process: Some(Process { pid: 7, start: 9 }), connected: true, ..Notice::default() };
+        let notice =
+            Notice { process: Some(Process { pid: 7, start: 9 }), connected: true, ..Notice::default() };
         store.set_notice(&notice).unwrap();
         assert_eq!(store.notice().unwrap(), Some(notice));
         // A later version says more; an earlier one said less.

@@ -7,6 +7,7 @@ mod config;
 mod conformance;
 mod discover;
 mod engine;
+mod explain;
 mod fake_runtime;
 mod host;
 mod launcher;

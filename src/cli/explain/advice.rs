@@ -16,16 +16,24 @@ pub(super) fn steps(part: &Part) -> Vec<String> {
     }
     let mut steps = Vec::new();
     if told.simulated {
-        steps.push("nothing yet: this was only simulated, and it runs unpinned; enforced, it would be refused".into());
+        steps.push(
+            "nothing yet: this was only simulated, and it runs unpinned; enforced, it would be refused"
+                .into(),
+        );
     }
     match evidence.reason.as_str() {
         "SMTAlignmentError" => {
-            steps.push("ask for a multiple of a core's threads, or take full-pcpus-only off (cpu.options)".into());
+            steps.push(
+                "ask for a multiple of a core's threads, or take full-pcpus-only off (cpu.options)".into(),
+            );
         }
         "InvalidRequestError" => steps.push("correct what the reason names, and create the pod anew".into()),
         "InternalError" => {
             steps.push("see the log around that time, and `maitred doctor`".into());
-            steps.push("failure.policy = \"admit\" would let it start unpinned; `maitred off` does so at once".into());
+            steps.push(
+                "failure.policy = \"admit\" would let it start unpinned; `maitred off` does so at once"
+                    .into(),
+            );
         }
         _ => steps.extend(of_amounts(evidence)),
     }
@@ -64,7 +72,11 @@ fn of_amounts(evidence: &Evidence) -> Vec<String> {
             .iter()
             .map(|one| super::now::resource(&one.resource).amount(one.amount))
             .collect();
-        steps.push(format!("ask for no more than {}, which would have fitted on {}", amounts.join(", "), nodes(&largest.nodes)));
+        steps.push(format!(
+            "ask for no more than {}, which would have fitted on {}",
+            amounts.join(", "),
+            nodes(&largest.nodes)
+        ));
     }
     if let Some(weaker) = &evidence.weaker {
         steps.push(format!(
@@ -80,7 +92,9 @@ fn of_amounts(evidence: &Evidence) -> Vec<String> {
 /// Who has what was short on the node that lacked the least kinds of things, the stopped first.
 fn holders(evidence: &Evidence) -> Vec<((String, bool), String)> {
     let considered = evidence.candidates.iter().filter(|one| !one.short.is_empty());
-    let Some(nearest) = considered.min_by_key(|one: &&CandidateTold| one.short.len()) else { return Vec::new() };
+    let Some(nearest) = considered.min_by_key(|one: &&CandidateTold| one.short.len()) else {
+        return Vec::new();
+    };
     let mut held: BTreeMap<(bool, String), Vec<String>> = BTreeMap::new();
     for short in &nearest.short {
         for HolderTold { pod, amount, stopped, .. } in &short.holders {

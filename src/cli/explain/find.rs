@@ -87,8 +87,11 @@ fn near(subjects: &[Subject<'_>], name: &str) -> Vec<String> {
         let names = [one.title(), one.pod.clone(), full(one), one.container.unwrap_or_default().to_owned()];
         names.iter().map(|other| strsim::jaro_winkler(name, other)).fold(0.0, f64::max)
     };
-    let mut alike: Vec<(f64, String)> =
-        subjects.iter().map(|one| (likeness(one), one.title())).filter(|(alike, _)| *alike >= ALIKE).collect();
+    let mut alike: Vec<(f64, String)> = subjects
+        .iter()
+        .map(|one| (likeness(one), one.title()))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .collect();
     alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let mut names: Vec<String> = Vec::new();
     for (_, name) in alike {
@@ -130,19 +133,15 @@ fn subjects<'a>(node: &'a Node, told: &'a [Told]) -> Vec<Subject<'a>> {
 }
 
 /// The pod that was heard of last, with the containers that are meant: all of them where the pod is.
-fn story(
-    node: &Node,
-    told: &[Told],
-    subjects: &[Subject<'_>],
-    meant: &[&Subject<'_>],
-    name: &str,
-) -> Story {
+fn story(node: &Node, told: &[Told], subjects: &[Subject<'_>], meant: &[&Subject<'_>], name: &str) -> Story {
     let last = |uid: &str| told.iter().rposition(|one| one.pod_uid == uid);
     let uids: BTreeSet<&str> = meant.iter().map(|one| one.uid).collect();
     let uid = uids.iter().copied().max_by_key(|uid| last(uid)).unwrap_or_default();
     let whole = meant.iter().any(|one| name == one.pod || name == one.uid || name == one.title());
     let of_pod = subjects.iter().filter(|one| one.uid == uid);
-    let parts = of_pod.filter(|one| whole || meant.iter().any(|other| other.uid == uid && other.container == one.container));
+    let parts = of_pod.filter(|one| {
+        whole || meant.iter().any(|other| other.uid == uid && other.container == one.container)
+    });
     Story {
         pod: meant.iter().find(|one| one.uid == uid).map(|one| one.title()).unwrap_or_default(),
         pod_uid: uid.to_owned(),

@@ -99,7 +99,8 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         Found::One(story) => story,
         Found::Several(names) => return Err(CliError::Ambiguous { name: args.name.clone(), names }),
         Found::None { near } => {
-            let searched = args.log.as_ref().map_or_else(|| where_searched(args, &told), |_| "in that log".into());
+            let searched =
+                args.log.as_ref().map_or_else(|| where_searched(args, &told), |_| "in that log".into());
             return Err(CliError::Unknown { name: args.name.clone(), searched, near });
         }
     };

@@ -34,9 +34,11 @@ impl<'a> Now<'a> {
 
     fn devices(&self, nodes: &NodeSet, name: &ResourceName) -> Option<u64> {
         let all = self.machine.devices(name);
-        let near = all.iter().filter(|device| device.nodes.as_ref().is_none_or(|own| !own.is_disjoint(nodes)));
+        let near =
+            all.iter().filter(|device| device.nodes.as_ref().is_none_or(|own| !own.is_disjoint(nodes)));
         let free = near.filter(|device| {
-            self.occupancy.rivals(self.machine, name, &device.id).next().is_none() && !self.machine.is_split(&device.id)
+            self.occupancy.rivals(self.machine, name, &device.id).next().is_none()
+                && !self.machine.is_split(&device.id)
         });
         (!all.is_empty()).then(|| free.count() as u64)
     }

@@ -16,7 +16,10 @@ pub(super) fn print(story: &Story, now: &Now<'_>, style: Style) -> String {
         let _ = writeln!(text, "{}", style.dim(&format!("{many} of this name left out: ask by UID")));
     }
     for part in &story.parts {
-        let name = part.container.as_ref().map_or("the pod as a whole".to_owned(), |name| format!("container {name}"));
+        let name = part
+            .container
+            .as_ref()
+            .map_or("the pod as a whole".to_owned(), |name| format!("container {name}"));
         let _ = writeln!(text, "\n{}", style.bold(&name));
         text += &self::part(part, now, style);
     }
@@ -40,7 +43,8 @@ fn part(part: &Part, now: &Now<'_>, style: Style) -> String {
         ("got", last.placement.as_ref()),
         ("memory policy", last.memory_policy.as_ref()),
     ] {
-        value.into_iter().for_each(|value| drop(writeln!(text, "  {word}: {value}")));
+        let Some(value) = value else { continue };
+        let _ = writeln!(text, "  {word}: {value}");
     }
     if let Some(evidence) = &last.evidence {
         text += &self::evidence(evidence, now);
@@ -48,7 +52,9 @@ fn part(part: &Part, now: &Now<'_>, style: Style) -> String {
     let steps = advice::steps(part);
     if !steps.is_empty() {
         text += "  what to do:\n";
-        steps.iter().for_each(|step| drop(writeln!(text, "    - {step}")));
+        for step in &steps {
+            let _ = writeln!(text, "    - {step}");
+        }
     }
     text + &before(part, style)
 }
@@ -75,7 +81,12 @@ fn evidence(evidence: &Evidence, now: &Now<'_>) -> String {
         }
     }
     if let Some(weaker) = &evidence.weaker {
-        let _ = writeln!(text, "  under {} it would have started on {}", weaker.policy, advice::nodes(&weaker.nodes));
+        let _ = writeln!(
+            text,
+            "  under {} it would have started on {}",
+            weaker.policy,
+            advice::nodes(&weaker.nodes)
+        );
     }
     text
 }

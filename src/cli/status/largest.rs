@@ -4,8 +4,8 @@
 use super::read::LargestPod;
 use crate::engine::{self, GPU, Machine, Occupancy};
 use crate::model::{
-    Bytes, ContainerKind, ContainerRequest, DeviceRequest, MemoryKind, NodeSet, NumaNode, Policy, Qos, Resource,
-    ResourceName, Topology, TopologyPolicy,
+    Bytes, ContainerKind, ContainerRequest, DeviceRequest, MemoryKind, NodeSet, NumaNode, Policy, Qos,
+    Resource, ResourceName, Topology, TopologyPolicy,
 };
 use std::collections::BTreeMap;
 

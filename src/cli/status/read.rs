@@ -235,7 +235,9 @@ fn daemon(node: &Node) -> DaemonStatus {
 fn notes(node: &Node) -> Vec<String> {
     let mut notes = node.notes.clone();
     let policy = node.settings.policy.topology.to_string();
-    if let Some(notice) = node.notice.as_ref().filter(|notice| node.daemon.is_some() && notice.policy != policy) {
+    if let Some(notice) =
+        node.notice.as_ref().filter(|notice| node.daemon.is_some() && notice.policy != policy)
+    {
         notes.push(format!(
             "the daemon goes by policy {}, the configuration says {policy} now: restart it to follow",
             notice.policy
@@ -322,10 +324,8 @@ impl View<'_> {
             let of = |name: &&str| placement.devices.get(&ResourceName::from(*name));
             resources.iter().filter_map(of).flatten().collect()
         };
-        let mut gpus: Vec<GpuHeld> = held(&GPUS)
-            .into_iter()
-            .map(|id| GpuHeld { name: self.name(id), uuid: id.to_string() })
-            .collect();
+        let mut gpus: Vec<GpuHeld> =
+            held(&GPUS).into_iter().map(|id| GpuHeld { name: self.name(id), uuid: id.to_string() }).collect();
         gpus.sort_by_key(|gpu| gpu.name.parse::<u32>().ok());
         let (memory_bytes, hugepages) = promised(placement);
         Holder {
@@ -362,12 +362,13 @@ impl View<'_> {
     fn pool(&self) -> Pool {
         let exclusive = |path: &str| {
             let own = self.node.living.iter().filter(|(_, known)| !known.record.placement().cpus.is_empty());
-            own.filter_map(|(_, known)| known.cgroups_path.as_deref()).any(|held| self.node.is_same_cgroup(held, path))
+            own.filter_map(|(_, known)| known.cgroups_path.as_deref())
+                .any(|held| self.node.is_same_cgroup(held, path))
         };
-        let containers = self.node.containers().map(|all| {
-            all.iter().filter(|one| !exclusive(&one.cgroups_path)).count()
-        });
-        Pool { cpus: self.occupancy.shared_pool(self.machine, &self.node.settings.policy.cpu), containers }
+        let containers =
+            self.node.containers().map(|all| all.iter().filter(|one| !exclusive(&one.cgroups_path)).count());
+        // What stopped containers lend is in it.
+        Pool { cpus: self.node.state.ledger().shared_pool(&self.node.settings.policy.cpu), containers }
     }
 }
 

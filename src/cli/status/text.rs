@@ -43,7 +43,8 @@ fn header(status: &Status, style: Style) -> String {
             off.by
         );
     }
-    let authority = daemon.authority.as_ref().map(|who| format!(", CPUs picked by {who}")).unwrap_or_default();
+    let authority =
+        daemon.authority.as_ref().map(|who| format!(", CPUs picked by {who}")).unwrap_or_default();
     let nodes = count(status.nodes.len(), "node");
     let _ = writeln!(text, "{nodes}; policy {}, scope {}{authority}\n", status.policy, status.scope);
     text
@@ -85,7 +86,9 @@ fn sections(status: &Status, style: Style) -> Table {
         table.heading(format!("across nodes {nodes}"));
         rows(&mut table, status, nodes);
     }
-    if status.holders.iter().any(|holder| holder.nodes.is_empty()) || status.unknown_locality != Free::default() {
+    if status.holders.iter().any(|holder| holder.nodes.is_empty())
+        || status.unknown_locality != Free::default()
+    {
         table.heading("of unknown locality".into());
         rows(&mut table, status, &NodeSet::new());
         free(&mut table, &status.unknown_locality, false);
