@@ -8,7 +8,7 @@ mod server;
 pub use server::{Page, serve};
 
 use crate::decision::{Decision, Mode, Verdict};
-use crate::model::{MemoryKind, Rejection, Resource};
+use crate::model::{MemoryKind, Reason, Rejection, Resource};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -25,6 +25,15 @@ type Two = [(&'static str, String); 2];
 /// Seconds. A decision takes tens of microseconds, an answer may take half a second.
 const BUCKETS: [f64; 14] =
     [2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0];
+
+const REASONS: [Reason; 5] = [
+    Reason::TopologyAffinity,
+    Reason::SmtAlignment,
+    Reason::UnexpectedAdmission,
+    Reason::InvalidRequest,
+    Reason::Internal,
+];
+const RESOURCES: [&str; 6] = ["cpu", "memory", "hugepages", "gpu", "nic", "device"];
 
 /// What is counted. Cheap to update: a few atomic operations, and a read lock where there are labels.
 #[derive(Debug)]
@@ -114,6 +123,7 @@ impl Metrics {
         made.registry.register("build_info", "The version that runs, always 1", build);
         made.register_counts();
         made.register_state();
+        made.begin_at_zero();
         made
     }
 
@@ -217,6 +227,25 @@ impl Metrics {
         registry.register("free_gpus", "GPUs nobody holds, by node", self.gpus.clone());
     }
 
+    /// A series that begins with its first event has no increase for Prometheus to see.
+    fn begin_at_zero(&self) {
+        for simulated in ["false", "true"] {
+            let simulated = || ("simulated", simulated.to_owned());
+            for decision in [Decision::Placed, Decision::Shared, Decision::Exempt, Decision::Adopted] {
+                self.admissions.get_or_create(&[("decision", decision.to_string()), simulated()]);
+            }
+            for reason in REASONS {
+                self.rejections.get_or_create(&[("reason", reason.to_string()), simulated()]);
+            }
+        }
+        for resource in RESOURCES {
+            self.shortages.get_or_create(&[("resource", resource.to_owned())]);
+        }
+        for event in ["create", "update", "stop", "run_pod", "other"] {
+            self.reply.get_or_create(&[("event", event.to_owned())]);
+        }
+    }
+
     /// Counts a verdict.
     pub fn verdict(&self, verdict: &Verdict) {
         let simulated = || ("simulated", verdict.simulated.to_string());
@@ -236,7 +265,7 @@ impl Metrics {
 
     fn rejected(&self, verdict: &Verdict) {
         let rejection = verdict.rejection.as_deref();
-        let reason = rejection.map_or("InternalError".to_owned(), |rejection| rejection.reason.to_string());
+        let reason = rejection.map_or(Reason::Internal, |rejection| rejection.reason).to_string();
         self.rejections
             .get_or_create(&[("reason", reason), ("simulated", verdict.simulated.to_string())])
             .inc();

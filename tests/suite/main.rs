@@ -12,6 +12,7 @@ mod fake_runtime;
 mod host;
 mod launcher;
 mod man;
+mod metrics;
 mod nri;
 mod oci;
 mod plan;

@@ -9,6 +9,7 @@ mod exempt;
 mod faults;
 mod gpus;
 mod hugepages;
+mod operator;
 mod outages;
 mod pinning;
 mod reject;
@@ -50,6 +51,7 @@ pub const ALL: &[&[Scenario]] = &[
     authority::ALL,
     hugepages::ALL,
     reject::ALL,
+    operator::ALL,
     exempt::ALL,
     daemon::ALL,
     outages::ALL,
