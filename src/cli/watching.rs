@@ -108,10 +108,10 @@ fn write(queue: &Receiver<Note>, store: &Store) {
             Note::Verdict(told) => store.tell(told),
             Note::Notice(notice) => store.set_notice(notice),
         };
-        if let Err(error) = written {
-            if !std::mem::replace(&mut said, true) {
-                tracing::warn!(%error, "verdicts are in the log alone: maitred explain will not know them");
-            }
+        if let Err(error) = written
+            && !std::mem::replace(&mut said, true)
+        {
+            tracing::warn!(%error, "verdicts are in the log alone: maitred explain will not know them");
         }
     }
 }
@@ -208,4 +208,78 @@ fn free_gpus(machine: &Machine, occupancy: &Occupancy, near: Option<NodeId>) -> 
         occupancy.rivals(machine, &gpu, &device.id).next().is_none() && !machine.is_split(&device.id)
     })
     .count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Decision;
+    use crate::model::{Reason, Rejection};
+    use crate::nri::Witness as _;
+    use std::time::Instant;
+
+    fn verdict(decision: Decision) -> Verdict {
+        let rejection = Rejection::of_container(Reason::TopologyAffinity, "main".into(), "full");
+        Verdict {
+            pod: "vllm".into(),
+            namespace: "default".into(),
+            pod_uid: "uid".into(),
+            container: Some("main".into()),
+            container_id: Some("c1".into()),
+            decision,
+            simulated: false,
+            warn: false,
+            reason: rejection.to_string(),
+            request: "4 CPUs".into(),
+            placement: None,
+            memory_policy: None,
+            rejection: (decision == Decision::Rejected).then(|| Box::new(rejection)),
+            ineligible: false,
+        }
+    }
+
+    /// Files are written by another thread, a moment later.
+    fn until<T>(what: impl Fn() -> Option<T>) -> T {
+        let begin = Instant::now();
+        loop {
+            if let Some(found) = what() {
+                return found;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(20), "it never came");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn verdicts_are_counted_and_remembered_and_the_daemon_tells_of_itself() {
+        let run = tempfile::tempdir().unwrap();
+        let store = Store::open(&run.path().join("maitred")).unwrap();
+        let config = Config { metrics: None, ..Config::default() };
+        let watching = Watching::start(&config, Some(&store)).unwrap();
+        watching.registered("containerd 2.2 (NRI 0.11.0)");
+        watching.verdict(&verdict(Decision::Rejected), Some(Duration::from_micros(41)), Some(2), None);
+        watching.verdict(&verdict(Decision::Rejected), None, None, None);
+
+        let told = until(|| store.journal().unwrap().pop());
+        assert_eq!((told.decision.as_str(), told.times, told.duration_us), ("rejected", 3, Some(41)));
+        assert_eq!(told.evidence.unwrap().reason, "TopologyAffinityError");
+        let notice = until(|| store.notice().unwrap().filter(|notice| notice.connected));
+        assert_eq!((notice.mode.as_str(), notice.registrations), ("enforce", 1));
+        assert_eq!(notice.process, oci::process(Path::new("/"), std::process::id()));
+        let page = watching.metrics.page();
+        let counted = r#"maitred_rejections_total{reason="TopologyAffinityError",simulated="false"} 2"#;
+        assert!(page.contains(counted) && page.contains("maitred_nri_connected 1\n"), "{page}");
+
+        watching.disconnected();
+        until(|| store.notice().unwrap().filter(|notice| !notice.connected));
+    }
+
+    #[test]
+    fn an_address_that_is_taken_stops_nobody() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = Config { metrics: taken.local_addr().ok(), ..Config::default() };
+        let lines = log::testing::logged(|| drop(Watching::start(&config, None).unwrap()));
+        let said = lines.iter().find(|line| line["level"] == "WARN").unwrap();
+        assert!(said["fields"]["message"].as_str().unwrap().contains("metrics are not served"), "{said}");
+    }
 }

@@ -232,17 +232,17 @@ impl Metrics {
         for simulated in ["false", "true"] {
             let simulated = || ("simulated", simulated.to_owned());
             for decision in [Decision::Placed, Decision::Shared, Decision::Exempt, Decision::Adopted] {
-                self.admissions.get_or_create(&[("decision", decision.to_string()), simulated()]);
+                drop(self.admissions.get_or_create(&[("decision", decision.to_string()), simulated()]));
             }
             for reason in REASONS {
-                self.rejections.get_or_create(&[("reason", reason.to_string()), simulated()]);
+                drop(self.rejections.get_or_create(&[("reason", reason.to_string()), simulated()]));
             }
         }
         for resource in RESOURCES {
-            self.shortages.get_or_create(&[("resource", resource.to_owned())]);
+            drop(self.shortages.get_or_create(&[("resource", resource.to_owned())]));
         }
         for event in ["create", "update", "stop", "run_pod", "other"] {
-            self.reply.get_or_create(&[("event", event.to_owned())]);
+            drop(self.reply.get_or_create(&[("event", event.to_owned())]));
         }
     }
 

@@ -81,9 +81,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Owner`] and [`StoreError::Writable`] where somebody else could have put the files there.
     pub fn look(dir: &Path) -> Result<Option<Self>, StoreError> {
-        match dir.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            found => drop(found.map_err(io("look at", dir))?),
+        if dir.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return Ok(None);
         }
         check(dir)?;
         Ok(Some(Self { dir: dir.to_owned() }))

@@ -87,7 +87,8 @@ fn metrics(node: &mut Node) -> Result<()> {
         ("maitred_decision_seconds_count", 2.0),
     ] {
         let grown = value(&after, series)? - value(&before, series)?;
-        expected!(grown >= least, "{series} has grown by {grown}: {after}");
+        let enough = grown >= least;
+        expected!(enough, "{series} has grown by {grown}: {after}");
     }
     expect::same("maitred_nri_connected", &1.0, &value(&after, "maitred_nri_connected")?)?;
     expect::same("maitred_holders", &1.0, &value(&after, "maitred_holders")?)?;
