@@ -2,7 +2,7 @@
 
 use crate::list::{self, Set};
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub struct NumaNode {
     pub hugepages: u64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
     pub uuid: String,
     pub pci: String,
@@ -93,12 +93,23 @@ impl Machine {
 
     /// The same, of a driver whose start takes that many milliseconds.
     pub fn describe_gpus_answering_after(&self, milliseconds: u64) -> Result<()> {
+        self.write_description(milliseconds, &|_, _| {})
+    }
+
+    /// The same, each GPU's description changed by `alter`.
+    pub fn describe_gpus_but(&self, alter: &dyn Fn(&Gpu, &mut Value)) -> Result<()> {
+        self.write_description(0, alter)
+    }
+
+    fn write_description(&self, milliseconds: u64, alter: &dyn Fn(&Gpu, &mut Value)) -> Result<()> {
         let describe = |gpu: &Gpu| {
             let peers = self.gpus.iter().filter(|peer| peer.node == gpu.node && peer.pci != gpu.pci);
             let links: Vec<_> = peers.map(|peer| json!({"remote": peer.pci})).collect();
             let near = self.nodes.iter().find(|node| node.id == gpu.node).map(|node| list::show(&node.cpus));
-            json!({"uuid": gpu.uuid, "pci": gpu.pci, "minor": gpu.minor, "numa_node": gpu.node, "cpus": near,
-                "nvlinks": links})
+            let mut one = json!({"uuid": gpu.uuid, "pci": gpu.pci, "minor": gpu.minor, "numa_node": gpu.node,
+                "cpus": near, "nvlinks": links});
+            alter(gpu, &mut one);
+            one
         };
         let gpus: Vec<_> = self.gpus.iter().map(describe).collect();
         let delays = json!({"nvmlInit_v2": milliseconds});

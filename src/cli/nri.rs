@@ -268,6 +268,14 @@ impl nri::Cgroups for Files {
         Ok(self.cgroups.observe(cgroups_path)?)
     }
 
+    fn is_there(&self, cgroups_path: &str) -> Result<bool, BoxError> {
+        Ok(self.cgroups.look_for(cgroups_path)?)
+    }
+
+    fn is_pod_there(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
+        Ok(self.cgroups.look_for_pod(cgroup_parent)?)
+    }
+
     fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError> {
         let free = discover::free_hugepages(&self.root)?;
         let sizes: BTreeSet<_> = free.keys().map(|(_, size)| *size).collect();

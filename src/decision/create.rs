@@ -14,6 +14,7 @@ use super::{
 use crate::engine::GPU;
 use crate::ledger::{RECORD_ANNOTATION, Record};
 use crate::model::{ContainerFacts, ContainerKind, DeviceRequest, NodeSet, Placement, PodFacts, Rejection};
+use std::collections::BTreeSet;
 
 /// Seats a container, or refuses it.
 pub(super) fn create(
@@ -79,6 +80,7 @@ fn settle(
     };
     let swapped = swap.is_some();
     let mut edit = edit_of(state, container, understood, &placement, settings);
+    let hides = hidden.is_some();
     edit.env.extend(hidden);
     if let Some(swap) = swap {
         let Edit { env, annotations, remove_mounts, mounts, remove_devices, devices, cdi_devices, .. } = swap;
@@ -95,7 +97,7 @@ fn settle(
     if let Some(seat) = seat {
         state.ledger.set_seat(pod.uid.clone(), seat);
     }
-    let line = placed_line(pod, container, understood, &placement, swapped);
+    let line = placed_line(pod, container, understood, &placement, (swapped, hides));
     let line = Verdict { memory_policy: delivered, ..line };
     edit.record = Some(Record::new(&key, &container.id, &placement).to_json());
     if placement.cpus.is_empty() {
@@ -123,20 +125,32 @@ fn pod_quota(state: &State, pod: &PodFacts, settings: &Settings) -> Option<Strin
     all.then(|| pod.cgroup_parent.clone())
 }
 
-/// What hides the GPUs from a container that asks for none and that its image would show all of them.
+/// What hides the GPUs that a container is shown and did not ask for: all of them, or all but its own.
 fn hidden(
     container: &ContainerFacts,
     understood: &Understood,
     settings: &Settings,
 ) -> Option<(String, String)> {
-    let asks = [GPU, POOLED_GPU].iter().any(|name| understood.request.devices.contains_key(&(*name).into()));
-    let shown = devices::env(container, devices::VISIBLE)?.split(',').any(|word| word.trim() == "all");
     let hides = settings.unrequested == Unrequested::Hide
-        && shown
+        && devices::env_shows_all(container)
         && understood.every_gpu
-        && !asks
         && !container.resources.every_device;
-    hides.then(|| (devices::VISIBLE.to_owned(), "void".to_owned()))
+    let own = |resource: &str| understood.request.devices.get(&resource.into());
+    let value = match own(GPU).or_else(|| own(POOLED_GPU)) {
+        None => "void".to_owned(),
+        Some(DeviceRequest::Exact(ids) | DeviceRequest::Claimed(ids)) => {
+            let ids: BTreeSet<&str> = ids.iter().map(|id| replicated(id.as_str())).collect();
+            ids.into_iter().collect::<Vec<_>>().join(",")
+        }
+        // Those are chosen, and written for it.
+        Some(DeviceRequest::Count(_)) => return None,
+    };
+    hides.then(|| (devices::VISIBLE.to_owned(), value))
+}
+
+/// NVIDIA's runtime knows no replicas, only what they are replicas of.
+fn replicated(id: &str) -> &str {
+    id.split_once("::").map_or(id, |(whole, _)| whole)
 }
 
 /// The same for one of the shared pool.

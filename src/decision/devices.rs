@@ -7,7 +7,7 @@
 
 use crate::engine::{GPU, NIC};
 use crate::model::{
-    ContainerFacts, DeviceId, DeviceNode, Gpu, PciAddress, PciAddressError, ResourceName, Topology,
+    ContainerFacts, DeviceId, DeviceNode, Gpu, PciAddress, PciAddressError, PciDevice, ResourceName, Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,19 +120,49 @@ fn gpus(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) {
     }
 }
 
-/// The ids that `NVIDIA_VISIBLE_DEVICES` lists; none where it only points at the mounts.
+/// The ids that `NVIDIA_VISIBLE_DEVICES` lists, of which the directory of the mounts is none. Images of before 2018
+/// do not know the variable, and are shown all.
 fn visible(container: &ContainerFacts) -> Vec<String> {
-    let value = env(container, VISIBLE).unwrap_or_default().trim();
-    let ids = value.split(',').map(str::trim).filter(|_| !value.starts_with(MOUNT_DIR));
-    ids.map(str::to_owned).collect()
+    let set = |name: &str| env(container, name).is_some_and(|value| !value.is_empty());
+    match env(container, VISIBLE) {
+        None if set("CUDA_VERSION") && !set("NVIDIA_REQUIRE_CUDA") => vec!["all".to_owned()],
+        None => Vec::new(),
+        Some(value) => {
+            let ids = value.split(',').map(str::trim).filter(|id| clean(id) != MOUNT_DIR);
+            ids.map(str::to_owned).collect()
+        }
+    }
+}
+
+/// Whether the environment shows a container every GPU there is.
+pub(super) fn env_shows_all(container: &ContainerFacts) -> bool {
+    visible(container).iter().any(|word| word.eq_ignore_ascii_case("all"))
+}
+
+/// A path without what does not change where it leads: `//`, `.` and `..`.
+pub(super) fn clean(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        match part {
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// The id in whose name something is mounted.
+pub(super) fn mounted_id(destination: &str) -> Option<String> {
+    clean(destination).strip_prefix(MOUNT_DIR)?.strip_prefix('/').map(str::to_owned)
 }
 
 /// The ids in whose names `/dev/null` is mounted; `cdi/VENDOR/CLASS/NAME` is a CDI name.
 fn mounted(container: &ContainerFacts) -> Vec<String> {
-    let mounts = container.mounts.iter().filter(|mount| mount.source == NOTHING);
-    let ids = mounts.filter_map(|mount| mount.destination.strip_prefix(MOUNT_DIR)?.strip_prefix('/'));
+    let mounts = container.mounts.iter().filter(|mount| clean(&mount.source) == NOTHING);
+    let ids = mounts.filter_map(|mount| mounted_id(&mount.destination));
     let ids = ids.filter(|id| !id.starts_with("imex/")).map(|id| match id.strip_prefix("cdi/") {
-        None => id.to_owned(),
+        None => id,
         Some(cdi) => cdi.rsplit_once('/').map_or_else(String::new, |(kind, name)| format!("{kind}={name}")),
     });
     ids.collect()
@@ -171,7 +201,7 @@ fn named(words: &[String], topology: &Topology) -> Named {
     for word in words {
         match word.as_str() {
             "" | "void" | "none" => {}
-            "all" => named.every = true,
+            all if all.eq_ignore_ascii_case("all") => named.every = true,
             cdi if is_gpu_kind(cdi) && cdi.ends_with("=all") => named.every = true,
             cdi if cdi.contains('=') => named.gpus.extend(cdi_gpus(cdi, topology)),
             id => {
@@ -216,12 +246,16 @@ fn nodes(nodes: &[DeviceNode], topology: &Topology, claims: &mut Claims) {
         claims.add_gpu(DeviceId::new(&**uuid), Strategy::Nodes);
     }
     for gpu in nodes.iter().filter_map(|node| gpu_of_minor(gpu_minor(node)?, topology)) {
-        let of_it =
-            |id: &&DeviceId| topology.gpu_named(id.as_str()).is_some_and(|n| n.gpu.index == gpu.index);
-        let known: Vec<DeviceId> = claims.strategies.keys().filter(of_it).cloned().collect();
-        let ids = if known.is_empty() { vec![gpu.id()] } else { known };
-        ids.into_iter().for_each(|id| claims.add_gpu(id, Strategy::Nodes));
+        add_whole(claims, gpu, topology);
     }
+}
+
+/// A GPU that is there by a node, unless a part of it is named.
+fn add_whole(claims: &mut Claims, gpu: &Gpu, topology: &Topology) {
+    let of_it = |id: &&DeviceId| topology.gpu_named(id.as_str()).is_some_and(|n| n.gpu.index == gpu.index);
+    let known: Vec<DeviceId> = claims.strategies.keys().filter(of_it).cloned().collect();
+    let ids = if known.is_empty() { vec![gpu.id()] } else { known };
+    ids.into_iter().for_each(|id| claims.add_gpu(id, Strategy::Nodes));
 }
 
 /// The N of `/dev/nvidiaN`: by the numbers; by the path where the runtime leaves them out. Never a GPU's index.
@@ -256,6 +290,7 @@ fn nics(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) ->
         }
     }
     for node in container.devices.iter().filter(|_| !container.resources.every_device) {
+        functions(node, topology).for_each(|function| add_function(claims, function, topology));
         let number = node.path.strip_prefix("/dev/infiniband/uverbs").and_then(|n| n.parse().ok());
         let nic = number.and_then(|n| topology.nics.iter().find(|nic| nic.uverbs.contains(&n)));
         if let Some(nic) = nic {
@@ -263,6 +298,21 @@ fn nics(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) ->
         }
     }
     Ok(())
+}
+
+/// The PCI functions behind a node whose place is known.
+fn functions<'a>(node: &DeviceNode, topology: &'a Topology) -> impl Iterator<Item = &'a PciDevice> {
+    let numbers = u32::try_from(node.major).ok().zip(u32::try_from(node.minor).ok());
+    let behind = numbers.and_then(|numbers| topology.nodes.get(&numbers)).into_iter().flatten();
+    behind.filter_map(|pci| topology.function(*pci)).filter(|function| function.numa_node.is_some())
+}
+
+/// A GPU also by the node of its display part, and by the group in which it is handed to a virtual machine.
+fn add_function(claims: &mut Claims, function: &PciDevice, topology: &Topology) {
+    match topology.gpus.iter().find(|gpu| gpu.pci == function.pci) {
+        Some(gpu) => add_whole(claims, gpu, topology),
+        None => add_pci(claims, function.pci, topology),
+    }
 }
 
 fn add_pci(claims: &mut Claims, address: PciAddress, topology: &Topology) {

@@ -58,6 +58,8 @@ pub enum Event {
     StopPod(PodFacts),
     /// A sandbox is gone.
     RemovePod(PodFacts),
+    /// These sandboxes were found to have ended, and their containers with them: the runtime need not tell.
+    Ended(Vec<String>),
     /// The answer to this create never reached the runtime in time: take back what it decided.
     Abandon(ContainerId),
 }

@@ -115,7 +115,7 @@ pub(super) fn seat(
 }
 
 /// The end of a pod: everything it held is free.
-pub(super) fn stop(state: &mut State, pod: &PodFacts, settings: &Settings) -> Outcome {
+pub(super) fn stop(state: &mut State, pod: &PodFacts, why: &str, settings: &Settings) -> Outcome {
     state.pods.remove(&pod.id);
     state.live.retain(|_, live| live.sandbox != pod.id);
     let released = match state.has_other_sandbox(&pod.uid, &pod.id) {
@@ -128,7 +128,20 @@ pub(super) fn stop(state: &mut State, pod: &PodFacts, settings: &Settings) -> Ou
     };
     let mut outcome = Outcome { writes: state.spread(settings), ..Outcome::default() };
     if released {
-        outcome.verdicts.push(verdict(pod, None, Decision::Released, "the pod has ended".into()));
+        outcome.verdicts.push(verdict(pod, None, Decision::Released, why.into()));
+    }
+    outcome
+}
+
+/// As [`stop`], of which the runtime did not tell: a sandbox that containerd found when it started has no end for it.
+pub(super) fn ended(state: &mut State, sandboxes: &[String], settings: &Settings) -> Outcome {
+    let mut outcome = Outcome::default();
+    for id in sandboxes {
+        let Some(pod) = state.pods.get(id).cloned() else { continue };
+        let why = "the pod has ended: its cgroup is gone, though the runtime has not told";
+        let one = stop(state, &pod, why, settings);
+        outcome.writes.extend(one.writes);
+        outcome.verdicts.extend(one.verdicts);
     }
     outcome
 }

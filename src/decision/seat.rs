@@ -78,6 +78,7 @@ fn place(
     let named = |mut rejection: Rejection| {
         rejection.container = Some(request.name.clone());
         if let Some((user, gpu)) = state.claimed_beside(&key).first().filter(|_| chooses) {
+            let user = state.called(user);
             rejection.text = format!("{}; GPU {gpu} counts as in use: {user} names it", rejection.text);
         }
         Box::new(rejection)
@@ -178,6 +179,7 @@ fn check_claims(
             None => Ok(()),
             Some(gpu) => refuse(match state.given_to(gpu, &pod.uid) {
                 Some(holder) => {
+                    let holder = state.called(&holder);
                     format!("its environment names GPU {gpu}, which the kubelet gave to {holder}")
                 }
                 None => format!("its environment names GPU {gpu}, which the kubelet did not give it"),
@@ -185,7 +187,7 @@ fn check_claims(
         };
     }
     claims.find_map(|gpu| Some((gpu, holder(state, gpu, pod)?))).map_or(Ok(()), |(gpu, holder)| {
-        refuse(format!("its environment names GPU {gpu}, which was given to {holder}"))
+        refuse(format!("its environment names GPU {gpu}, which was given to {}", state.called(&holder)))
     })
 }
 

@@ -104,6 +104,24 @@ impl State {
         self.live.iter().map(|(id, live)| (id, live.cgroups_path.as_str()))
     }
 
+    /// What people call a container: namespace, pod and container where the pod is known, else its UID.
+    pub(super) fn called(&self, key: &ContainerKey) -> String {
+        let pod = self.pods.values().find(|pod| pod.uid == key.pod);
+        pod.map_or_else(|| key.to_string(), |pod| format!("{}/{}/{}", pod.namespace, pod.name, key.container))
+    }
+
+    /// Whether a sandbox has been told of, and not its end.
+    #[must_use]
+    pub fn knows_sandbox(&self, id: &str) -> bool {
+        self.pods.contains_key(id)
+    }
+
+    /// The cgroups of a sandbox's containers that live, as far as is known.
+    pub fn cgroups_in(&self, sandbox: &str) -> impl Iterator<Item = &str> {
+        let of_it = self.live.values().filter(move |live| live.sandbox == sandbox);
+        of_it.map(|live| live.cgroups_path.as_str())
+    }
+
     /// The cgroup of a container that lives.
     #[must_use]
     pub fn cgroup(&self, id: &ContainerId) -> Option<&str> {
@@ -125,8 +143,8 @@ impl State {
 
     /// The machine's devices are these from now on; the rest of it stays. What is held is held still.
     pub(super) fn refresh(&mut self, devices: Topology) {
-        let Topology { gpus, nics, pci, cdi, mig_nodes, .. } = devices;
-        let topology = Topology { gpus, nics, pci, cdi, mig_nodes, ..(*self.topology).clone() };
+        let Topology { gpus, nics, pci, cdi, mig_nodes, nodes, .. } = devices;
+        let topology = Topology { gpus, nics, pci, cdi, mig_nodes, nodes, ..(*self.topology).clone() };
         // A machine that could be decided about cannot have become another by its devices.
         let Ok(machine) = machine(&topology, &self.reserve, &self.pool) else { return };
         self.topology = Arc::new(topology);

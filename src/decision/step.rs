@@ -45,7 +45,10 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             stop(state, &pod, &container);
             Outcome { writes: state.spread(settings), ..Outcome::default() }
         }
-        Event::StopPod(pod) | Event::RemovePod(pod) => sandbox::stop(state, &pod, settings),
+        Event::StopPod(pod) | Event::RemovePod(pod) => {
+            sandbox::stop(state, &pod, "the pod has ended", settings)
+        }
+        Event::Ended(sandboxes) => sandbox::ended(state, &sandboxes, settings),
         Event::Abandon(id) => {
             state.live.remove(&id);
             state.ledger.abandon(&id);

@@ -108,15 +108,11 @@ impl<'a> Swap<'a> {
     fn mounts(&self, edit: &mut Edit) -> Result<(), SwapError> {
         let mut by_cdi = false;
         for mount in &self.container.mounts {
-            let Some(name) =
-                mount.destination.strip_prefix(MOUNT_DIR).and_then(|rest| rest.strip_prefix('/'))
-            else {
-                continue;
-            };
+            let Some(name) = devices::mounted_id(&mount.destination) else { continue };
             let cdi = name.strip_prefix("cdi/").and_then(|name| name.rsplit_once('/'));
             let ids = match cdi {
                 Some((kind, name)) => devices::cdi_gpus(&format!("{kind}={name}"), self.topology),
-                None => self.topology.gpu_named(name).map(|named| named.id()).into_iter().collect(),
+                None => self.topology.gpu_named(&name).map(|named| named.id()).into_iter().collect(),
             };
             if ids.iter().any(|id| self.is_gone(id)) {
                 by_cdi = cdi.is_some();

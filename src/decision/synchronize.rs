@@ -79,6 +79,7 @@ fn nobody(sandbox: &str) -> PodFacts {
         annotations: BTreeMap::new(),
         runtime_handler: String::new(),
         cgroup_parent: String::new(),
+        cgroups_path: String::new(),
         resources: None,
     }
 }

@@ -65,6 +65,7 @@ pub(crate) fn pod(name: &str) -> PodFacts {
         annotations: BTreeMap::new(),
         runtime_handler: String::new(),
         cgroup_parent: format!("/kubepods/poduid-{name}"),
+        cgroups_path: format!("/kubepods/poduid-{name}/sandbox-{name}"),
         resources: None,
     }
 }

@@ -30,12 +30,18 @@ pub(super) fn placed_line(
     container: &ContainerFacts,
     understood: &Understood,
     placement: &Placement,
-    swapped: bool,
+    (swapped, hidden): (bool, bool),
 ) -> Verdict {
     let forgotten = is_ineligible(&understood.request);
     let mut reason = sentence(placement);
     if swapped {
         reason.push_str("; its GPUs take the place of those it was given");
+    }
+    if understood.every_gpu {
+        reason.push_str(match hidden {
+            true => "; GPUs it was not given are hidden from it",
+            false => "; its environment shows it every GPU, not only its own",
+        });
     }
     if forgotten {
         reason.push_str("; not pinned: expected a Guaranteed pod with whole CPUs");
@@ -43,7 +49,7 @@ pub(super) fn placed_line(
     Verdict {
         request: describe(&understood.request),
         placement: Some(placement.clone()),
-        warn: forgotten || understood.every_gpu,
+        warn: forgotten || (understood.every_gpu && !hidden),
         ineligible: forgotten,
         ..verdict(pod, Some(container), Decision::Placed, reason)
     }

@@ -5,6 +5,7 @@
 //! names the file, because a wrong topology gives false alignment.
 
 mod cdi;
+mod char_devices;
 mod cpus;
 mod error;
 mod gpus;
@@ -98,6 +99,7 @@ pub fn machine(root: &Root, options: &Options) -> Result<Machine, DiscoverError>
         mig_nodes,
         nics,
         pci,
+        nodes: char_devices::read(root)?,
         cdi: cdi::read(root, &mut warnings),
         possible: cpus.possible,
         pods_cpus: cpus.pods,

@@ -153,7 +153,8 @@ impl<'a> Offer<'a> {
 
 impl Offer<'_> {
     /// The nodes that have enough free devices which are all connected, where that is asked for and such there
-    /// are; else all of them, and what is taken there is refused with its reason.
+    /// are; else those of the best such set over several nodes; else all of them, and what is taken there is refused
+    /// with its reason.
     fn linked_nodes(&self, free: &[(&DeviceId, Mask)], need: &DeviceNeed, universe: Mask) -> Mask {
         let count = need.linked.min(need.count);
         if count < 2 {
@@ -166,7 +167,18 @@ impl Offer<'_> {
         };
         let nodes =
             universe.iter().map(Mask::single).filter(enough).fold(Mask::EMPTY, |all, node| all | node);
-        if nodes.is_empty() { universe } else { nodes }
+        if !nodes.is_empty() {
+            return nodes;
+        }
+        let all: Vec<Candidate> = free.iter().map(|(id, _)| Candidate { id, rank: 0 }).collect();
+        let named: Vec<DeviceId> = need.named().map(|id| DeviceId::new(self.machine.whole(id))).collect();
+        let named: Vec<&DeviceId> = named.iter().collect();
+        let best = self.machine.links.best(&all, &named, count, true).unwrap_or_default();
+        let best = free.iter().filter(|(id, _)| best.contains(id)).map(|(_, mask)| *mask);
+        match best.fold(Mask::EMPTY, |all, mask| all | mask) {
+            none if none.is_empty() => universe,
+            some => some,
+        }
     }
 }
 

@@ -29,6 +29,22 @@ impl Cgroups {
         })
     }
 
+    /// Whether a container's or a sandbox's cgroup is there, by its `cgroupsPath`.
+    ///
+    /// # Errors
+    /// That is no such path, or the hierarchy cannot be looked into.
+    pub fn look_for(&self, cgroups_path: &str) -> Result<bool, HostError> {
+        is_dir(self.cpuset.container(cgroups_path)?)
+    }
+
+    /// Whether a pod's own cgroup is there, by its `cgroup_parent`.
+    ///
+    /// # Errors
+    /// That is no such path, or the hierarchy cannot be looked into.
+    pub fn look_for_pod(&self, cgroup_parent: &str) -> Result<bool, HostError> {
+        is_dir(self.cpuset.pod(cgroup_parent)?)
+    }
+
     /// Whether the cpuset controller is cgroup v2's: changing mems then moves pages.
     #[must_use]
     pub fn is_v2(&self) -> bool {
@@ -51,4 +67,9 @@ impl Hierarchy {
 /// The error for a file that is not there: the cgroup is gone, or (`None`) only the file is.
 pub(super) fn absent(dir: &Path) -> Option<HostError> {
     (!dir.is_dir()).then(|| HostError::Gone { path: dir.to_owned() })
+}
+
+/// Not to be seen is not the same as not to be there.
+fn is_dir(path: PathBuf) -> Result<bool, HostError> {
+    path.try_exists().map_err(|source| HostError::Io { verb: "look for", path, source })
 }

@@ -21,6 +21,8 @@ pub struct PodFacts {
     pub runtime_handler: String,
     /// The cgroup the kubelet made for the pod.
     pub cgroup_parent: String,
+    /// The sandbox's own cgroup, as runtime-spec's `cgroupsPath` spells it; empty is not told.
+    pub cgroups_path: String,
     /// The kubelet's sums over the containers (CPU and memory only), where it sent them.
     pub resources: Option<Resources>,
 }

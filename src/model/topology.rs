@@ -29,6 +29,9 @@ pub struct Topology {
     /// Every PCI function, GPUs and NICs too, by address: where a device node or a `PCIDEVICE_*`
     /// variable leads to. Not part of the snapshot format.
     pub pci: Vec<PciDevice>,
+    /// The PCI functions behind character devices, by major and minor number: one each, or those of a group that is
+    /// handed to a virtual machine as a whole. Not part of the snapshot format.
+    pub nodes: BTreeMap<(u32, u32), Vec<PciAddress>>,
     /// CPUs the machine can have, those that are offline or not plugged in too; `None` where nobody tells.
     /// Not part of the snapshot format.
     pub possible: Option<CpuSet>,

@@ -7,6 +7,9 @@ use crate::model::{
 };
 use protobuf::MessageField;
 
+/// The type of a block device's node: a volume, whose numbers mean something else than a character device's.
+const BLOCK: &str = "b";
+
 pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {
     let linux = pod.linux.into_option().unwrap_or_default();
     PodFacts {
@@ -17,6 +20,7 @@ pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {
         annotations: pod.annotations.into_iter().collect(),
         runtime_handler: pod.runtime_handler,
         cgroup_parent: linux.cgroup_parent,
+        cgroups_path: linux.cgroups_path,
         resources: linux.pod_resources.into_option().map(resources),
     }
 }
@@ -32,7 +36,7 @@ pub(super) fn container(container: proto::Container) -> ContainerFacts {
         args: container.args,
         env: container.env,
         mounts: container.mounts.into_iter().map(mount).collect(),
-        devices: linux.devices.into_iter().map(device).collect(),
+        devices: linux.devices.into_iter().filter(|device| device.type_ != BLOCK).map(device).collect(),
         cdi_devices: container.cdi_devices.into_iter().map(|device| device.name).collect(),
         cgroups_path: linux.cgroups_path,
         oom_score_adj: linux.oom_score_adj.as_ref().map(|score| score.value),
@@ -158,5 +162,20 @@ mod tests {
         let facts = container(proto::Container::parse_from_bytes(&bytes).unwrap());
 
         assert_eq!((facts.id.as_str(), facts.state), ("c1", ContainerState::Unknown));
+    }
+
+    #[test]
+    fn a_block_devices_numbers_are_no_character_devices() {
+        let node = |type_: &str, path: &str| proto::LinuxDevice {
+            path: path.into(),
+            type_: type_.into(),
+            major: 195,
+            ..Default::default()
+        };
+        let devices = vec![node("b", "/dev/volume"), node("c", "/dev/nvidia0"), node("", "/dev/untold")];
+        let linux = proto::LinuxContainer { devices, ..Default::default() };
+        let facts = container(proto::Container { linux: Some(linux).into(), ..Default::default() });
+        let paths: Vec<&str> = facts.devices.iter().map(|node| node.path.as_str()).collect();
+        assert_eq!(paths, ["/dev/nvidia0", "/dev/untold"]);
     }
 }

@@ -5,6 +5,7 @@ use super::allotted::{Allotments, Allotted};
 use super::chores::Chores;
 use super::decider::{Fallback, Handler, Poster, Rest};
 use super::devices::{Devices, Refresher};
+use super::ended::Found;
 use super::hints::{Hints, Remembered};
 use super::pages;
 use super::proofs::{Due, Proofs};
@@ -30,6 +31,18 @@ pub trait Cgroups: Send + Sync {
     /// # Errors
     /// It is there and cannot be read.
     fn observe(&self, cgroups_path: &str) -> Result<Option<Observed>, BoxError>;
+
+    /// Whether a container's or a sandbox's cgroup is there.
+    ///
+    /// # Errors
+    /// The path names none, or it cannot be looked for.
+    fn is_there(&self, cgroups_path: &str) -> Result<bool, BoxError>;
+
+    /// Whether a pod's own cgroup is there.
+    ///
+    /// # Errors
+    /// As [`Cgroups::is_there`].
+    fn is_pod_there(&self, cgroup_parent: &str) -> Result<bool, BoxError>;
 
     /// Sets a container's cpuset; `false` where its cgroup is not there any more.
     ///
@@ -100,6 +113,7 @@ pub struct Seating {
     witness: Arc<dyn Witness>,
     /// The generation of the ledger that was last shown to whoever watches.
     shown: Option<u64>,
+    found: Found,
     off: Switch,
     current: Option<Current>,
     spare: Arc<Spare>,
@@ -141,6 +155,7 @@ impl Seating {
             devices: Refresher::new(around.devices),
             witness: around.witness,
             shown: None,
+            found: Found::default(),
             off,
             current: None,
             spare: Arc::new(spare),
@@ -221,7 +236,8 @@ impl Handler for Seating {
     }
 
     fn handle(&mut self, mut event: Event) -> Outcome {
-        if let Event::Synchronize { containers, observed, hints, .. } = &mut event {
+        if let Event::Synchronize { pods, containers, observed, hints } = &mut event {
+            self.found.begin(pods, containers, &*self.cgroups);
             *observed = self.observed(containers);
             *hints = self.hints.load();
             self.remembered = Remembered::of(hints);
@@ -246,7 +262,7 @@ impl Handler for Seating {
         let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
         self.sweep |= changes && settings.mode == Mode::Enforce;
         let started = Due::of(&event).filter(|_| settings.mode == Mode::Enforce);
-        let outcome = decision::step(&mut current.state, event, settings);
+        let outcome = self.found.step(&mut current.state, event, settings, &*self.cgroups);
         self.started.extend(started.and_then(|due| due.placed(&current.state)));
         if turn.is_some() {
             // Before the turn ends: who comes next must find it.

@@ -11,6 +11,7 @@ mod connect;
 mod daemon;
 mod decider;
 mod devices;
+mod ended;
 mod facts;
 mod fault;
 mod handler;

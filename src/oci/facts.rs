@@ -63,6 +63,7 @@ pub(super) fn party(id: &str, outline: &Outline) -> Party {
             annotations: pod_annotations,
             runtime_handler: names.runtime_handler,
             cgroup_parent,
+            cgroups_path: String::new(),
             resources: None,
         },
         container: ContainerFacts {
@@ -74,7 +75,7 @@ pub(super) fn party(id: &str, outline: &Outline) -> Party {
             args: process.and_then(|process| process.args.clone()).unwrap_or_default(),
             env: process.and_then(|process| process.env.clone()).unwrap_or_default(),
             mounts: outline.mounts.iter().flatten().map(mount).collect(),
-            devices: devices.iter().map(device).collect(),
+            devices: devices.iter().filter(|device| device.typ() != LinuxDeviceType::B).map(device).collect(),
             cdi_devices: Vec::new(),
             cgroups_path,
             oom_score_adj: process.and_then(|process| process.oom_score_adj),

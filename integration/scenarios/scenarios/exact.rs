@@ -6,6 +6,7 @@ use crate::allotted::Files;
 use crate::expect::{self, expected};
 use crate::machine::Gpu;
 use crate::node::{Node, Seated};
+use crate::observe;
 use crate::pod::{CUDA_IMAGE, Delivery, GPU_RESOURCE, Pod, VISIBLE};
 use crate::podresources::Manner;
 use crate::settings::{Gpus, Settings};
@@ -54,6 +55,7 @@ pub const ALL: &[Scenario] = &[
         run: unrequested,
     },
     usual("no GPU is given twice, across restarts of both sides", Lanes::Native, never_twice),
+    usual("a GPU is free when its pod ends after a restart of containerd", Lanes::Native, ends_after_restart),
 ];
 
 /// The two GPUs of the native machine.
@@ -84,7 +86,7 @@ fn stolen_once(node: &Node) -> Result<()> {
     let [gpu, free] = two(node)?;
     let owner = node.run(Pod::guaranteed("owner", 1, 64).gpus(Delivery::Env, &[&gpu]))?;
     let text = expect::refused(node.run(claimant(&gpu)), &[&gpu.uuid])?;
-    expected!(text.contains(&owner.pod.uid), "it does not say whose the GPU is: {text}");
+    expected!(text.contains("default/owner/main"), "it does not say whose the GPU is: {text}");
     let honest = node.run(Pod::burstable("honest", 100).gpus(Delivery::Env, &[&free]))?;
     expect::same(VISIBLE, &vec![free.uuid], &node.look(&honest)?.gpus())?;
     expect::same(VISIBLE, &vec![gpu.uuid], &node.look(&owner)?.gpus())
@@ -189,5 +191,30 @@ fn never_twice(node: &mut Node) -> Result<()> {
     node.start_containerd()?;
     node.wait_registered(mark)?;
     expect::refused(node.run(asking("after-containerd")), &["GPU"])?;
+    Ok(())
+}
+
+/// Both GPUs are held by pods that were made before containerd was restarted: one lives on through it, the
+/// container of the other ends while nobody looks. When the pods have ended the GPUs are free.
+fn ends_after_restart(node: &mut Node) -> Result<()> {
+    let asking = |name: &str| Pod::burstable(name, 100).image(CUDA_IMAGE).annotation("gpus.maitred.io", "1");
+    let survivor = node.run(asking("survivor"))?;
+    let casualty = node.run(asking("casualty"))?;
+    let given = [node.look(&survivor)?.gpus(), node.look(&casualty)?.gpus()];
+    expected!(given[0] != given[1] && given.iter().all(|gpus| gpus.len() == 1), "given out: {given:?}");
+    let doomed = observe::pid(&node.cri, &casualty.containers[0])?;
+
+    node.containerd.kill()?;
+    observe::kill(doomed)?;
+    let mark = node.containerd.mark();
+    node.start_containerd()?;
+    node.wait_registered(mark)?;
+    expect::refused(node.run(asking("early")), &["GPU"])?;
+
+    for (pod, gpus) in [(&survivor, &given[0]), (&casualty, &given[1])] {
+        node.remove(pod)?;
+        let next = node.run(asking("next"))?;
+        expect::same("what the ended pod held", gpus, &node.look(&next)?.gpus())?;
+    }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod exempt;
 mod faults;
 mod gpus;
 mod hugepages;
+mod machines;
 mod operator;
 mod outages;
 mod pinning;
@@ -47,6 +48,7 @@ pub const ALL: &[&[Scenario]] = &[
     shared::ALL,
     gpus::ALL,
     delivery::ALL,
+    machines::ALL,
     exact::ALL,
     authority::ALL,
     hugepages::ALL,

@@ -158,7 +158,12 @@ impl Reader<'_> {
             let count = self.count(name, *amount)?;
             let resource = match name.as_str() {
                 GPU => GPU,
-                name if name.starts_with("nvidia.com/mig-") => MIG,
+                name if name.starts_with("nvidia.com/mig-") => {
+                    notes.push(format!(
+                        "{name}: any MIG device counts, as a machine's description tells no profiles"
+                    ));
+                    MIG
+                }
                 name if self.config.is_nic(&name.into()) => NIC,
                 _ => {
                     notes.push(format!("{name} is neither a GPU nor a NIC that maitred knows: not seated"));
@@ -239,6 +244,11 @@ mod tests {
         assert_eq!(main.devices[&MIG.into()], DeviceRequest::Count(2), "of whatever profile");
         assert_eq!(main.devices.len(), 3);
         assert!(pod.notes.iter().any(|note| note.contains("example.com/fpga is neither")), "{:?}", pod.notes);
+        assert!(
+            pod.notes.iter().any(|note| note.starts_with("nvidia.com/mig-1g.10gb: any MIG")),
+            "{:?}",
+            pod.notes
+        );
     }
 
     #[test]

@@ -84,7 +84,8 @@ fn special_words_are_no_gpus() {
     for word in ["", "void", "none", MOUNT_DIR] {
         assert_eq!(of(&[&format!("NVIDIA_VISIBLE_DEVICES={word}")]), Claims::default(), "{word}");
     }
-    for all in ["all", "nvidia.com/gpu=all"] {
+    let kinds = ["nvidia.com/gpu", "management.nvidia.com/gpu", "runtime.nvidia.com/gpu", "nvidia.com/mig"];
+    for all in kinds.map(|kind| format!("{kind}=all")).into_iter().chain(["all", "ALL"].map(String::from)) {
         let claims = of(&[&format!("NVIDIA_VISIBLE_DEVICES={all}")]);
         assert!(claims.every_gpu && claims.devices.is_empty(), "{all}");
     }
@@ -197,4 +198,48 @@ fn a_malformed_address_is_named() {
     facts.env = vec!["PCIDEVICE_X=51:00".into()];
     let error = claims(&facts, &machine()).unwrap_err().to_string();
     assert!(error.starts_with("environment variable PCIDEVICE_X: \"51:00\" is no PCI address"), "{error}");
+}
+
+#[test]
+fn what_a_mixture_names_is_not_less_than_its_parts() {
+    let all = of(&[&format!("{VISIBLE}=GPU-a,,all")]);
+    assert!(all.every_gpu && ids(&all) == ["GPU-a"]);
+    assert_eq!(
+        gpus_of(&[&format!("{VISIBLE}=GPU-a,gpu-A,0,0000:20:00.0")]),
+        ["GPU-a"],
+        "one GPU under four names"
+    );
+    assert_eq!(gpus_of(&[&format!("{VISIBLE}={MOUNT_DIR},GPU-b")]), ["GPU-b"]);
+    let two = with(|facts| {
+        annotate(facts, " nvidia.com/gpu=0 ,,nvidia.com/gpu=0");
+        facts.annotations.insert("cdi.k8s.io/another".into(), "runtime.nvidia.com/gpu=2".into());
+        facts.cdi_devices = vec!["nvidia.com/gpu=GPU-a".into(), "NVIDIA.com/gpu=3".into()];
+    });
+    assert_eq!(ids(&two), ["GPU-a", "GPU-c"], "CDI vendors are spelled in one way");
+    let other = with(|facts| {
+        facts.annotations.insert("cdi.k8s.iox/a".into(), "nvidia.com/gpu=0".into());
+    });
+    assert_eq!(other, Claims::default());
+}
+
+#[test]
+fn images_that_do_not_know_the_variable_see_all() {
+    assert!(of(&["CUDA_VERSION=8.0"]).every_gpu);
+    assert!(!of(&["CUDA_VERSION=12.4", "NVIDIA_REQUIRE_CUDA=cuda>=12.4"]).every_gpu);
+    assert!(!of(&["CUDA_VERSION=8.0", "NVIDIA_VISIBLE_DEVICES="]).every_gpu);
+    assert!(!of(&["CUDA_VERSION="]).every_gpu);
+}
+
+#[test]
+fn domains_have_as_many_digits_as_they_need() {
+    let mut far = cut();
+    far.gpus[0].pci = "10000:20:00.0".parse().unwrap();
+    let named = |name: &str| {
+        let mut facts = container("main");
+        facts.env = vec![format!("{VISIBLE}={name}")];
+        ids(&claims(&facts, &far).unwrap())
+    };
+    assert_eq!(named("10000:20:00.0"), ["GPU-a"]);
+    assert_eq!(named("00010000:20:00.0"), ["GPU-a"]);
+    assert_eq!(named("0000:20:00.0"), ["0000:20:00.0"], "nobody's");
 }

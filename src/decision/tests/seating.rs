@@ -60,7 +60,7 @@ fn a_name_in_the_environment_takes_no_gpu_from_another_pod() {
         // By UUID, by index, as a replica: all the same GPU.
         for name in ["GPU-a", "0", "GPU-a::1"] {
             let thief = node.create(&pod("b"), &on_gpu(whole("b", 1), name));
-            assert!(refusal(&thief).contains(", which was given to uid-a/a"), "{}", refusal(&thief));
+            assert!(refusal(&thief).contains(", which was given to default/a/a"), "{}", refusal(&thief));
         }
         let exporter = ContainerFacts { id: "id-x".into(), name: "x".into(), ..whole("x", 1) };
         let beside = node.create(&asking("a", "0"), &on_gpu(exporter, "GPU-a"));

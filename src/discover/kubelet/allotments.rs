@@ -8,12 +8,15 @@ use super::state::kubelet_cpu_policy;
 use crate::discover::{DiscoverError, Root};
 use crate::model::{AllotmentSource, CpuSet, PodAllotment, PodUid};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 const SOCKET: &str = "var/lib/kubelet/pod-resources/kubelet.sock";
+/// How long a kubelet that did not answer in time is left alone: one that hangs would cost every pod the budget.
+const LEFT_ALONE: Duration = Duration::from_secs(10);
 
 /// A pod as the kubelet's two books know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +30,6 @@ pub struct PodName<'a> {
 }
 
 /// The kubelet of a machine.
-#[derive(Debug)]
 pub struct Kubelet {
     root: Root,
     budget: Duration,
@@ -35,13 +37,30 @@ pub struct Kubelet {
     only_lists: AtomicBool,
     /// What was last said of podresources; a state that lasts is said once.
     said: Mutex<String>,
+    /// The socket that did not answer in time, and when it may be asked again.
+    hung: Mutex<Option<(Socket, Instant)>>,
+    now: Box<dyn Fn() -> Instant + Send + Sync>,
+}
+
+/// Which socket it is: a kubelet that starts makes another. Device, inode and the time of its making.
+type Socket = (u64, u64, i64, i64);
+
+fn identity(socket: &Path) -> Option<Socket> {
+    let about = std::fs::symlink_metadata(socket).ok()?;
+    Some((about.dev(), about.ino(), about.ctime(), about.ctime_nsec()))
 }
 
 impl Kubelet {
     /// The kubelet below a root. Each question to its socket takes no longer than the budget.
     #[must_use]
     pub fn new(root: Root, budget: Duration) -> Self {
-        Self { root, budget, only_lists: AtomicBool::new(false), said: Mutex::default() }
+        Self::with_clock(root, budget, Instant::now)
+    }
+
+    /// The same by another clock.
+    fn with_clock(root: Root, budget: Duration, now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        let only_lists = AtomicBool::new(false);
+        Self { root, budget, only_lists, said: Mutex::default(), hung: Mutex::default(), now: Box::new(now) }
     }
 
     /// What it allotted to a pod, read now; `None` where nobody tells. podresources first, for it tells of CPUs and
@@ -111,16 +130,37 @@ impl Kubelet {
                 return None;
             }
         };
+        let which = identity(&socket);
+        if self.is_left_alone(which) {
+            return None;
+        }
         match question(socket) {
             Ok(answer) => {
                 self.say("", false);
                 Some(answer)
             }
             Err(error) => {
+                if matches!(error, GrpcError::Late { .. }) {
+                    *self.hung() = which.map(|which| (which, (self.now)() + LEFT_ALONE));
+                }
                 self.say(&error.to_string(), true);
                 None
             }
         }
+    }
+
+    /// Whether it is the socket that did not answer a moment ago.
+    fn is_left_alone(&self, socket: Option<Socket>) -> bool {
+        let mut hung = self.hung();
+        let alone = hung.is_some_and(|(which, until)| Some(which) == socket && (self.now)() < until);
+        if !alone {
+            *hung = None;
+        }
+        alone
+    }
+
+    fn hung(&self) -> MutexGuard<'_, Option<(Socket, Instant)>> {
+        self.hung.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say(&self, text: &str, warn: bool) {
@@ -172,5 +212,76 @@ impl Files {
             }
         }
         PodAllotment { source: AllotmentSource::Checkpoint, containers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::sync::Arc;
+
+    const BUDGET: Duration = Duration::from_millis(20);
+
+    /// A kubelet's socket on which nobody ever answers, and how many have asked.
+    struct Hung {
+        dir: tempfile::TempDir,
+        clock: Arc<Mutex<Instant>>,
+        listener: UnixListener,
+    }
+
+    impl Hung {
+        fn new() -> (Self, Kubelet) {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join(SOCKET);
+            std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
+            std::fs::create_dir(dir.path().join("sys")).unwrap();
+            let clock = Arc::new(Mutex::new(Instant::now()));
+            let now = Arc::clone(&clock);
+            let root = Root::open(dir.path()).unwrap();
+            let kubelet = Kubelet::with_clock(root, BUDGET, move || *now.lock().unwrap());
+            let listener = listen(&socket);
+            (Self { dir, clock, listener }, kubelet)
+        }
+
+        fn restart(&mut self) {
+            let socket = self.dir.path().join(SOCKET);
+            std::fs::remove_file(&socket).unwrap();
+            self.listener = listen(&socket);
+        }
+
+        fn pass(&self, time: Duration) {
+            *self.clock.lock().unwrap() += time;
+        }
+
+        /// Asks of a pod; whether that reached the socket.
+        fn is_asked(&self, kubelet: &Kubelet) -> bool {
+            let uid = PodUid::new("uid");
+            assert_eq!(kubelet.pod(PodName { uid: &uid, namespace: "default", name: "a" }), None);
+            let mut asked = 0;
+            while self.listener.accept().is_ok() {
+                asked += 1;
+            }
+            asked > 0
+        }
+    }
+
+    fn listen(socket: &Path) -> UnixListener {
+        let listener = UnixListener::bind(socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        listener
+    }
+
+    #[test]
+    fn a_kubelet_that_hangs_is_left_alone_for_a_while_and_a_new_one_is_not() {
+        let (mut hung, kubelet) = Hung::new();
+        assert!(hung.is_asked(&kubelet));
+        assert!(!hung.is_asked(&kubelet));
+        hung.pass(LEFT_ALONE - Duration::from_millis(1));
+        assert!(!hung.is_asked(&kubelet));
+        hung.pass(Duration::from_millis(1));
+        assert!(hung.is_asked(&kubelet) && !hung.is_asked(&kubelet));
+        hung.restart();
+        assert!(hung.is_asked(&kubelet) && !hung.is_asked(&kubelet));
     }
 }

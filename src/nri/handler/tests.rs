@@ -1,3 +1,5 @@
+mod ended;
+
 use super::super::decider::{Answer, Decider};
 use super::super::hints::Kept;
 use super::super::proto::ConfigureRequest;
@@ -20,6 +22,8 @@ struct Fake {
     found: Mutex<BTreeMap<String, Observed>>,
     read: Mutex<Vec<String>>,
     unthrottled: Mutex<Vec<String>>,
+    /// Cgroups that are not there.
+    gone: Mutex<Vec<String>>,
 }
 
 impl Fake {
@@ -40,6 +44,17 @@ impl Cgroups for Fake {
             true => Err("permission denied".into()),
             false => Ok(lock(&self.found).get(cgroups_path).cloned()),
         }
+    }
+
+    fn is_there(&self, cgroups_path: &str) -> Result<bool, BoxError> {
+        match cgroups_path.contains("unreadable") {
+            true => Err("permission denied".into()),
+            false => Ok(!lock(&self.gone).iter().any(|gone| gone == cgroups_path)),
+        }
+    }
+
+    fn is_pod_there(&self, cgroup_parent: &str) -> Result<bool, BoxError> {
+        self.is_there(cgroup_parent)
     }
 
     fn hugepages(&self, holders: &[(ContainerId, String)]) -> Result<Pages, BoxError> {

@@ -19,6 +19,7 @@ pub fn pod(number: u32, class: u8, flavour: u8) -> PodFacts {
         annotations: BTreeMap::new(),
         runtime_handler: String::new(),
         cgroup_parent: format!("{parent}/poduid-{number}"),
+        cgroups_path: String::new(),
         resources: None,
     };
     let mut note = |key: &str, value: &str| drop(pod.annotations.insert(key.to_owned(), value.to_owned()));

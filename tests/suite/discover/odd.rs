@@ -275,3 +275,40 @@ fn no_file_is_read_twice() {
     let twice: Vec<_> = seen.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
 }
+
+#[test]
+fn character_devices_lead_to_their_pci_functions() {
+    let tree = FOUR_NODES.tree();
+    tree.pci("0000:90:00.0", "0x120000", "0x1d0f", 1);
+    tree.gpu("10000:91:00.0", 2);
+    tree.gpu("10000:91:00.1", 2);
+    let bus = "../../devices/pci0000:00/0000:00:01.0";
+    tree.file("sys/devices/pci0000:00/0000:00:01.0/10000:91:00.0/drm/renderD128/dev", "226:128");
+    tree.link("sys/dev/char/226:128", &format!("{bus}/10000:91:00.0/drm/renderD128"));
+    tree.file("sys/devices/pci0000:00/0000:00:01.0/0000:90:00.0/vfio-dev/vfio3/dev", "511:3");
+    tree.link("sys/dev/char/511:3", &format!("{bus}/0000:90:00.0/vfio-dev/vfio3"));
+    tree.file("sys/devices/virtual/vfio/12/dev", "240:12");
+    tree.link("sys/dev/char/240:12", "../../devices/virtual/vfio/12");
+    for function in ["10000:91:00.1", "10000:91:00.0"] {
+        let device = format!("../../../../devices/pci0000:00/0000:00:01.0/{function}");
+        tree.link(&format!("sys/kernel/iommu_groups/12/devices/{function}"), &device);
+    }
+    // No group, no PCI, nothing at the end of the link, no numbers.
+    tree.file("sys/devices/virtual/vfio/13/dev", "240:13");
+    tree.link("sys/dev/char/240:13", "../../devices/virtual/vfio/13");
+    tree.file("sys/devices/virtual/misc/fuse/dev", "10:229");
+    tree.link("sys/dev/char/10:229", "../../devices/virtual/misc/fuse");
+    tree.link("sys/dev/char/10:1", "../../devices/virtual/misc/gone");
+    tree.link("sys/dev/char/word", "../../devices/virtual/misc/fuse");
+    let nodes = tree.read().unwrap().topology.nodes;
+    let found: Vec<_> = nodes
+        .iter()
+        .map(|(numbers, functions)| (*numbers, functions.iter().map(ToString::to_string).collect::<Vec<_>>()))
+        .collect();
+    let one = |address: &str| vec![address.to_owned()];
+    let group = vec!["10000:91:00.0".to_owned(), "10000:91:00.1".to_owned()];
+    assert_eq!(
+        found,
+        [((226, 128), one("10000:91:00.0")), ((240, 12), group), ((511, 3), one("0000:90:00.0"))]
+    );
+}

@@ -31,6 +31,12 @@ impl Cgroups for NoCgroups {
     fn observe(&self, _: &str) -> Result<Option<Observed>, BoxError> {
         Ok(None)
     }
+    fn is_there(&self, _: &str) -> Result<bool, BoxError> {
+        Ok(true)
+    }
+    fn is_pod_there(&self, _: &str) -> Result<bool, BoxError> {
+        Ok(true)
+    }
     fn hugepages(&self, _: &[(ContainerId, String)]) -> Result<Pages, BoxError> {
         Ok(Pages::default())
     }

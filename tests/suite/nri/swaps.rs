@@ -265,17 +265,36 @@ fn a_cdi_device_goes_with_its_node_and_its_right() {
 
 #[test]
 fn choose_takes_the_pair_and_keeps_what_was_right() {
-    for asks in [by_env("GPU-a,GPU-c"), by_cdi(&["GPU-a", "GPU-c"], false, false)] {
-        let adjust = answer("v2.2.1", "choose", &["GPU-a", "GPU-c"], &asks).unwrap();
-        let after = Spec::before(&asks).adjusted(&adjust, &cdi());
+    let own = ["GPU-a", "GPU-c"];
+    let ways =
+        [by_env("GPU-a,GPU-c"), by_mounts(&own), by_cdi(&own, true, false), by_cdi(&own, false, false)];
+    for (asks, version) in ways.iter().flat_map(|asks| ["v2.2.1", "v2.3.0"].map(|version| (asks, version))) {
+        let adjust = answer(version, "choose", &own, asks).unwrap();
+        let after = Spec::before(asks).adjusted(&adjust, &cdi());
         assert_eq!(adjust.linux.resources.cpu.cpus, "4-7");
         match after.env[VISIBLE].as_str() {
             "void" => {
                 assert_eq!(usable(&after), ["GPU-b", "GPU-c"]);
                 assert_eq!(adjust.cdi_devices.len(), 1, "the one that stays is not added again");
+                if asks.annotations.contains_key(CDI_KEY) {
+                    let names = [name_of("GPU-c"), name_of("GPU-b")].join(",");
+                    assert_eq!(adjust.annotations[CDI_KEY], names, "what the runtime would read next");
+                }
             }
+            MOUNTS => assert_eq!(after.mounts, ["GPU-c", "GPU-b"].map(|uuid| format!("{MOUNTS}/{uuid}"))),
             named => assert_eq!(named, "GPU-b,GPU-c"),
         }
+    }
+}
+
+#[test]
+fn choose_leaves_alone_what_is_the_best_already() {
+    let own = ["GPU-b", "GPU-c"];
+    for asks in
+        [by_env("GPU-b,GPU-c"), by_mounts(&own), by_cdi(&own, true, false), by_cdi(&own, false, false)]
+    {
+        let adjust = answer("v2.2.1", "choose", &own, &asks).unwrap();
+        assert_eq!(devices_of(&adjust), ContainerAdjustment::default());
     }
 }
 

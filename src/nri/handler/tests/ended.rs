@@ -1,0 +1,64 @@
+use super::*;
+use crate::decision::Decision;
+
+fn four(pod: &PodFacts) -> ContainerFacts {
+    let container = whole(&pod.name, 4);
+    ContainerFacts { sandbox: pod.id.clone(), state: ContainerState::Running, ..container }
+}
+
+fn held(seating: &Seating) -> usize {
+    seating.current.as_ref().unwrap().state.ledger().iter().count()
+}
+
+/// containerd tells of no end of pods that it found when it started.
+#[test]
+fn pods_that_ended_without_a_word_hold_nobody_up() {
+    let Rig { cgroups, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    let pods = ["old", "other", "kata"].map(pod);
+    let [old, other, kata] = &pods;
+    let gone = |path: &str| lock(&cgroups.gone).push(path.to_owned());
+    gone(&kata.cgroups_path);
+    for (name, cpus) in [("old", "4-7"), ("other", "8-11"), ("kata", "12-15")] {
+        cgroups.set(&format!("/kubepods/pod/{name}"), cpus);
+    }
+    seating.handle(everything(pods.to_vec(), pods.iter().map(four).collect()));
+    assert_eq!(held(&seating), 3);
+
+    // A sandbox dies and its container runs on; a container ends and its pod lives.
+    gone(&old.cgroups_path);
+    gone("/kubepods/pod/other");
+    let early = seating.handle(Event::Create(pod("early"), whole("early", 4)));
+    assert!(matches!(early.reply, Reply::Refuse(_)), "{early:?}");
+
+    gone("/kubepods/pod/old");
+    let next = seating.handle(Event::Create(pod("next"), whole("next", 4)));
+    assert_eq!((&next.verdicts[0].pod, next.verdicts[0].decision), (&old.name, Decision::Released));
+    assert_eq!(edit(next).cpus.unwrap().to_string(), "4-7");
+
+    // Before a pod begins nobody need be refused first.
+    gone(&other.cgroup_parent);
+    gone("/kubepods/pod/kata");
+    let later = seating.handle(Event::RunPod(pod("later")));
+    assert_eq!(later.verdicts[0].pod, other.name);
+    assert_eq!(held(&seating), 2, "a sandbox whose cgroup was never seen has not ended: {later:?}");
+}
+
+/// A sandbox that was stopped while nobody listened is still in the list, and its seats are remembered.
+#[test]
+fn a_pod_that_ended_while_nobody_listened_gets_no_seat_back() {
+    let Rig { cgroups, notes, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    let old = pod("old");
+    let key = ContainerKey::new(old.uid.clone(), "old".into());
+    let placement = Placement { cpus: "4-7".parse().unwrap(), ..Placement::default() };
+    let record = Record::new(&key, &"id-old".into(), &placement);
+    let kept = Kept { record, cgroups_path: None, pod_cgroup: None, stopped: true };
+    notes.keep(&key, Some(&kept));
+
+    seating.handle(everything(vec![old.clone()], vec![]));
+    assert_eq!(held(&seating), 1, "its container may come back");
+    lock(&cgroups.gone).push(old.cgroup_parent.clone());
+    seating.handle(everything(vec![old], vec![]));
+    assert_eq!(held(&seating), 0);
+}
