@@ -198,6 +198,7 @@ fn facts(node: &Node, cgroups: &Cgroups, one: &FoundContainer) -> Option<(PodFac
         annotations: BTreeMap::new(),
         runtime_handler: String::new(),
         cgroup_parent: one.pod_cgroup.clone(),
+        cgroups_path: String::new(),
         resources: None,
     };
     let milli = limits.cpu_milli;
