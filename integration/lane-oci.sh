@@ -6,6 +6,12 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 become_root "$@"
 
+# A mount namespace of its own: what hooks/ names is put where those files say, and the host sees nothing of it.
+if [ -z "${MAITRED_OCI_INSIDE:-}" ]; then
+    export MAITRED_OCI_INSIDE=1
+    exec unshare --mount --propagation private "$0" "$@"
+fi
+
 maitred=$(realpath "$1")/maitred
 without=${2:-}
 work=$(mktemp -d /tmp/maitred-oci.XXXXXX)
@@ -21,7 +27,8 @@ clean_up() {
     local id
     for id in $(runc --root "$work/runc" list -q 2>/dev/null); do runc --root "$work/runc" delete --force "$id"; done
     podman_ rm --all --force --time 0 >/dev/null 2>&1 || true
-    umount -R "$work"/podman/*/overlay 2>/dev/null || true
+    umount -R "$work"/podman/*/overlay /usr/bin /etc /run/maitred /var/log/maitred 2>/dev/null || true
+    rmdir /run/maitred /var/log/maitred 2>/dev/null || true
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -58,6 +65,15 @@ END
 hook "$work/hooks/precreate" precreate poststop
 hook "$work/hooks/late" createRuntime poststop
 
+# The places that hooks/ and the defaults name, over the host's own.
+mkdir -p "$work"/over/{bin,etc/maitred} /run/maitred /var/log/maitred
+cp "$maitred" "$work/over/bin/maitred"
+cp "$work/config.toml" "$work/over/etc/maitred/"
+mount -t overlay -o "lowerdir=$work/over/bin:/usr/bin" overlay /usr/bin
+mount -t overlay -o "lowerdir=$work/over/etc:/etc" overlay /etc
+mount -t tmpfs -o mode=700 tmpfs /run/maitred
+mount -t tmpfs tmpfs /var/log/maitred
+
 # bundle NAME CPUS [HOOKS.json] -- COMMAND...: a bundle of so many whole CPUs; 0 asks for next to nothing.
 bundle() {
     local name=$1 count=$2 hooks=${3:-{\}} args
@@ -82,9 +98,10 @@ podman_() {
     podman --root "$work/podman/root" --runroot "$work/podman/run" --tmpdir "$work/podman/tmp" \
         --cgroup-manager cgroupfs --events-backend none "$@"
 }
+asks=()
 podman_run() {
     podman_ "$@" run --rm --network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --memory 64m \
-        --cpus "$count" --rootfs "$work/rootfs" "${command[@]}"
+        --cpus "$count" "${asks[@]}" --rootfs "$work/rootfs" "${command[@]}"
 }
 
 cpus_in() { sed -n 's/.*Cpus_allowed_list:[[:space:]]*//p'; }
@@ -114,6 +131,7 @@ wrapper_shares() {
     until_runs shared
     "$wrapper" --root "$work/runc" create --bundle "$work/bundles/first" first >/dev/null </dev/null 2>&1
     is "CPUs of the shared one" 0 "$(cpus_of shared)"
+    says "$("$maitred" verify --store "$work/store" first 2>&1)" "^aligned .*/first *cpus $(own) "
     local status=0
     run_ "$wrapper" second >/dev/null 2>&1 || status=$?
     is "exit status of the second" 1 "$status"
@@ -147,6 +165,20 @@ podman_precreate() {
 podman_late_hook() {
     local count=$whole command=("${show[@]}")
     is "CPUs within" "$(own)" "$(podman_run --runtime runc --hooks-dir "$work/hooks/late" | cpus_in)"
+}
+
+# Those of hooks/ as they stand, with every default: by annotation, and for everybody.
+podman_files() {
+    local count=$whole command=("${show[@]}") files=$project/hooks said
+    [ "$without" != --without-maitred ] || files=$work/no-hooks
+    mkdir -p "$work"/no-hooks/containers{,-always}
+    is "CPUs by annotation" "$(own)" "$(asks=(--annotation maitred/hook=true); podman_run --runtime runc --hooks-dir "$files/containers" | cpus_in)"
+    is "allocations after it" 0 "$(find /run/maitred/allocations -name '*.json' | wc -l)"
+    is "CPUs of one that does not ask" "0-$last" "$(podman_run --runtime runc --hooks-dir "$files/containers" | cpus_in)"
+    is "CPUs of anybody" "$(own)" "$(podman_run --runtime runc --hooks-dir "$files/containers-always" | cpus_in)"
+    count=$cpus
+    ! said=$(podman_run --runtime runc --hooks-dir "$files/containers-always" 2>&1) || { echo "started: $said"; return 1; }
+    says "$(cat /var/log/maitred/hook.jsonl)" '"decision":"rejected"'
 }
 
 podman_wrapper() {
@@ -188,7 +220,7 @@ check() {
         tail -n 5 "$MAITRED_HOOK_LOG" 2>/dev/null | sed 's/^/    hook.jsonl| /'
     fi
     for id in $(runc --root "$work/runc" list -q 2>/dev/null); do runc --root "$work/runc" delete --force "$id"; done
-    rm -rf "$work/store"
+    rm -rf "$work/store" /run/maitred/allocations
 }
 
 check "runc behind the wrapper is pinned" wrapper_pins
@@ -197,6 +229,7 @@ check "two behind the wrapper share nothing, a third makes room" wrapper_shares
 check "hooks of runc place, refuse and release" hooks_place_and_release
 check "podman's precreate hook pins and refuses" podman_precreate
 check "podman's createRuntime hook pins" podman_late_hook
+check "podman with the files of hooks/ pins those who ask, and all" podman_files
 check "podman behind the wrapper is pinned and refused" podman_wrapper
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

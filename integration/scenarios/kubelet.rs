@@ -202,8 +202,12 @@ pub fn create_request(
         ..Default::default()
     };
     let cdi = |name: &String| CDIDevice { name: name.clone(), ..Default::default() };
-    let security =
-        LinuxContainerSecurityContext { namespace_options: Some(namespaces()).into(), ..Default::default() };
+    let security = LinuxContainerSecurityContext {
+        namespace_options: Some(namespaces()).into(),
+        // No profile at all unless the runtime's default one is asked for, as the kubelet has it.
+        seccomp: pod.default_seccomp.then(SecurityProfile::default).into(),
+        ..Default::default()
+    };
     let linux = LinuxContainerConfig {
         resources: Some(container_resources(pod, container)).into(),
         security_context: Some(security).into(),

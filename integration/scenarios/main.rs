@@ -8,6 +8,7 @@ mod allotted;
 mod bench;
 mod cdi;
 mod cgroup;
+mod classes;
 mod cri;
 mod demo;
 mod expect;

@@ -2,6 +2,7 @@
 
 use crate::allotted::{self, Book, Files};
 use crate::cgroup;
+use crate::classes;
 use crate::cri::Cri;
 use crate::kubelet;
 use crate::machine::Machine;
@@ -23,12 +24,9 @@ use std::time::Duration;
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 const NRI_SOCKET: &str = "/var/run/nri/nri.sock";
 const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
-const MAITRED_CONFIG: &str = "/etc/maitred/config.toml";
+pub const MAITRED_CONFIG: &str = "/etc/maitred/config.toml";
 const PLUGINS: &str = "/opt/nri/plugins";
 const MAITRED_RUN: &str = "/run/maitred";
-/// The runtime class whose runtime is the wrapper, and its binary.
-pub const WRAPPED: &str = "wrapped";
-const WRAPPER: &str = "/run/maitred-runtime";
 /// ContainerState of CRI.
 const CONTAINER_EXITED: i32 = 2;
 const CALL_LIMIT: Duration = Duration::from_secs(300);
@@ -94,18 +92,11 @@ impl Node {
     pub fn start_containerd(&mut self) -> Result<()> {
         fs::create_dir_all("/etc/containerd")?;
         fs::write(CONTAINERD_CONFIG, containerd_config(self.lane))?;
-        self.link_wrapper()?;
+        classes::install(self.with_maitred.then(|| self.payload.join("maitred")).as_deref())?;
         self.containerd.start(Command::new("containerd").args(["--config", CONTAINERD_CONFIG]))?;
         let (cri, containerd) = (&self.cri, &mut self.containerd);
         let limit = Duration::from_secs(120);
         wait::until_alive(limit, "containerd is ready for pods", || containerd.check_alive(), || cri.ready())
-    }
-
-    /// Without maitred the runtime itself is there.
-    fn link_wrapper(&self) -> Result<()> {
-        let target = if self.with_maitred { self.payload.join("maitred") } else { "/usr/sbin/runc".into() };
-        let _ = fs::remove_file(WRAPPER);
-        std::os::unix::fs::symlink(&target, WRAPPER).with_context(|| format!("linking {WRAPPER}"))
     }
 
     pub fn import_images(&self) -> Result<()> {
@@ -153,7 +144,8 @@ impl Node {
 
     pub fn write_maitred_config(&self, settings: &Settings) -> Result<()> {
         fs::create_dir_all("/etc/maitred")?;
-        Ok(fs::write(MAITRED_CONFIG, settings.toml(&self.machine, self.lane))?)
+        fs::write(MAITRED_CONFIG, settings.toml(&self.machine, self.lane))?;
+        classes::write_crun_config()
     }
 
     /// Starts maitred as an external plugin and waits until containerd has taken it in.
@@ -402,18 +394,13 @@ state = "/run/containerd"
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
       SystemdCgroup = false
-  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRAPPED}]
-    runtime_type = "io.containerd.runc.v2"
-    pod_annotations = ["*.maitred.io", "*.maitred.io/*"]
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRAPPED}.options]
-      BinaryName = "{WRAPPER}"
-      SystemdCgroup = false
 [plugins."io.containerd.nri.v1.nri"]
   disable = false
   plugin_path = "{PLUGINS}"
   socket_path = "{NRI_SOCKET}"
   plugin_registration_timeout = "60s"
   plugin_request_timeout = "{request_timeout}"
-"#
+{classes}"#,
+        classes = classes::containerd_config()
     )
 }

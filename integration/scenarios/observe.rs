@@ -178,6 +178,17 @@ fn cgroup_path(pid: u32) -> Result<String> {
     path.with_context(|| format!("no cpuset cgroup in {text:?}"))
 }
 
+/// The memory policy of a process's mappings with at least so many pages of their own, by numa_maps.
+pub fn policies(pid: u32, pages: u64) -> Result<BTreeSet<String>> {
+    let count = |line: &str| {
+        let word = line.split_whitespace().find_map(|word| word.strip_prefix("anon="));
+        word.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let maps = proc(pid, "numa_maps")?;
+    let large = maps.lines().filter(|line| count(line) >= pages);
+    Ok(large.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect())
+}
+
 /// Pages a process holds on each node, in mappings whose numa_maps line has `word`.
 pub fn pages_by_node(pid: u32, word: &str) -> Result<BTreeMap<u32, u64>> {
     let mut pages = BTreeMap::new();

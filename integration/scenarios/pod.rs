@@ -98,6 +98,8 @@ pub struct Pod {
     pub handler: &'static str,
     /// Only the pod's cgroup has its hugepage limits, as with containerd's `disable_hugetlb_controller`.
     pub hides_hugepages: bool,
+    /// Its containers run under the runtime's default seccomp profile.
+    pub default_seccomp: bool,
     pub containers: Vec<Container>,
 }
 
@@ -131,6 +133,7 @@ impl Pod {
             source: "api",
             handler: "",
             hides_hugepages: false,
+            default_seccomp: false,
             containers: vec![container],
         }
     }
@@ -178,6 +181,11 @@ impl Pod {
 
     pub fn handler(mut self, handler: &'static str) -> Pod {
         self.handler = handler;
+        self
+    }
+
+    pub fn default_seccomp(mut self) -> Pod {
+        self.default_seccomp = true;
         self
     }
 

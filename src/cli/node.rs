@@ -4,13 +4,12 @@
 use super::CliError;
 use super::names::Names;
 use crate::config::Config;
-use crate::decision::{Event, Known, Pages, PagesByNode, Settings, State, step};
+use crate::decision::{Event, Known, Settings, State, step};
 use crate::discover::{self, Options, Root};
 use crate::host::{self, Cgroups, FoundContainer};
-use crate::model::{ContainerId, ContainerKey};
-use crate::oci::{Books, Entries};
+use crate::model::ContainerKey;
+use crate::oci::{Books, Entries, free_pages};
 use crate::store::{Allocation, DEFAULT_DIR, Notice, Off, Store, Told};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -111,7 +110,8 @@ impl Node {
         self.journal = store.journal()?;
         self.daemon = self.running(store, sysroot);
         let Some(cgroups) = &self.cgroups else { return Ok(()) };
-        let Entries { living, dead } = Books { store, cgroups, root: sysroot }.read()?;
+        let Entries { living, dead, unclear } = Books { store, cgroups, root: sysroot }.read()?;
+        self.notes.extend(unclear);
         (self.living, self.dead) = (living, dead);
         self.take_in();
         Ok(())
@@ -139,26 +139,11 @@ impl Node {
             let container = verdict.container.map(|name| format!("/{name}")).unwrap_or_default();
             format!("{}{container}: {}", verdict.pod_uid, verdict.reason)
         }));
-        match self.pages() {
+        let Some(cgroups) = &self.cgroups else { return };
+        match free_pages(&self.root, cgroups, self.state.hugepage_holders()) {
             Ok(pages) => drop(step(&mut self.state, Event::Pages(pages), &self.settings)),
             Err(error) => self.notes.push(format!("free huge pages are by the books alone: {error}")),
         }
-    }
-
-    /// The huge pages that are really free, and what of the promised ones is in use.
-    fn pages(&self) -> Result<Pages, CliError> {
-        let free = discover::free_hugepages(&self.root).map_err(CliError::Discover)?;
-        let Some(cgroups) = &self.cgroups else { return Ok(Pages { free, in_use: BTreeMap::new() }) };
-        let mut in_use: BTreeMap<ContainerId, PagesByNode> = BTreeMap::new();
-        for (id, path) in self.state.hugepage_holders() {
-            let used = in_use.entry(id.clone()).or_default();
-            for size in free.keys().map(|(_, size)| *size) {
-                // What cannot be read is not known, and the books count the promise.
-                let by_node = cgroups.hugepages_in_use(path, size).ok().flatten().unwrap_or_default();
-                used.extend(by_node.into_iter().map(|(node, bytes)| ((node, size), bytes)));
-            }
-        }
-        Ok(Pages { free, in_use })
     }
 
     /// The running containers of the CRI, without sandboxes; `None` where cgroups cannot be listed.

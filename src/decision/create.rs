@@ -39,7 +39,17 @@ pub(super) fn create(
     let placed = understood
         .and_then(|understood| Ok((seat::seat(state, pod, container, &understood, settings)?, understood)));
     match (placed, understand::exemption(pod, Some(container), settings)) {
-        (Ok((seated, understood)), None) => settle(state, pod, container, seated, &understood, settings),
+        (Ok((seated, understood)), None) => {
+            let untold = hidden_pages::untold(state, pod, container);
+            let mut outcome = settle(state, pod, container, seated, &understood, settings);
+            if let (Some(untold), Some(line)) = (untold, outcome.verdicts.first_mut())
+                && line.decision != Decision::Rejected
+            {
+                line.reason = format!("{}; {untold}", line.reason);
+                line.warn = true;
+            }
+            outcome
+        }
         (Err(rejection), None) => refuse(pod, container, rejection, state, settings),
         (would_be, Some(why)) => share_exempt(state, pod, container, would_be, &why, settings),
     }

@@ -85,6 +85,12 @@ pub(super) fn claims(container: &ContainerFacts, topology: &Topology) -> Result<
     Ok(claims)
 }
 
+/// Whether a container shows a GPU of its own, whoever gave it that.
+#[must_use]
+pub fn names_gpus(container: &ContainerFacts, topology: &Topology) -> bool {
+    claims(container, topology).is_ok_and(|claims| claims.gpus().is_some_and(|gpus| !gpus.is_empty()))
+}
+
 /// The value of an environment variable; the last of a name wins, as in the container.
 pub(super) fn env<'a>(container: &'a ContainerFacts, name: &str) -> Option<&'a str> {
     let value = |entry: &'a String| entry.split_once('=').filter(|(n, _)| *n == name).map(|(_, v)| v);

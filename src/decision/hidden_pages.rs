@@ -31,6 +31,28 @@ pub(super) fn shown<'a>(
     shown
 }
 
+/// Why a container is promised none of its pod's huge pages although it may use them: it mounts none, and no annotation
+/// says how much is its own. A program can map them without any mount, so that is worth saying. `None` where nothing of
+/// the pod's sum is left, or all of it is told.
+pub(super) fn untold(state: &State, pod: &PodFacts, container: &ContainerFacts) -> Option<String> {
+    if !hides_hugepages(container) {
+        return None;
+    }
+    let hints = &container.hugepages;
+    let is_untold =
+        |size: &HugepageSize| !hints.mounted.contains(size) && !names_hugepages(&pod.annotations, *size);
+    let left = hints.of_pod.iter().filter(|(size, _)| is_untold(size)).filter_map(|(size, sum)| {
+        let left = sum.0.saturating_sub(promised_beside(state, &pod.uid, &container.name, *size));
+        (left > 0).then(|| {
+            format!("{} of its pod's {size} pages are promised to no container: it mounts none", Bytes(left))
+        })
+    });
+    let said: Vec<String> = left.collect();
+    (!said.is_empty()).then(|| {
+        format!("{} (annotation hugepages-SIZE.maitred.io says how much is its own)", said.join(", "))
+    })
+}
+
 /// Checks what a container is to be promised against its pod's sum, which an annotation may not exceed.
 ///
 /// # Errors

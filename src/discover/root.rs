@@ -69,7 +69,8 @@ impl Root {
         let path = self.full(inside);
         let Some(file) = self.open_file(inside, &path)? else { return Ok(None) };
         tracing::trace!(target: "maitred::read", path = %path.display());
-        let mut bytes = Vec::new();
+        // Most of the kernel's files fit, and are then read at once.
+        let mut bytes = Vec::with_capacity(4096);
         let read = file.take(LIMIT + 1).read_to_end(&mut bytes);
         read.map_err(|source| failed("read", path.clone(), source))?;
         if bytes.len() as u64 > LIMIT {

@@ -20,6 +20,10 @@ impl Cgroups {
     /// # Errors
     /// No hierarchy has the cpuset controller, or the mounts cannot be read.
     pub fn find(root: &Path) -> Result<Self, HostError> {
+        let controllers = ["cpuset", "cpu", "hugetlb"];
+        if let Some([cpuset, cpu, hugetlb]) = Mounts::at_the_usual_place(root, controllers) {
+            return Ok(Self { cpuset, cpu: Some(cpu), hugetlb: Some(hugetlb) });
+        }
         let mounts = Mounts::read(root)?;
         let none = || HostError::NoController { controller: "cpuset", mountinfo: mounts.mountinfo.clone() };
         Ok(Self {

@@ -1,7 +1,7 @@
 //! Why this machine could not be asked or changed.
 
 use crate::model::ListError;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Why this machine could not be asked or changed.
@@ -59,7 +59,7 @@ pub(super) fn io(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error)
 ///
 /// Bytes that are no UTF-8 (a process chooses its own name) become replacement characters.
 pub(super) fn read(path: &Path) -> Result<Option<String>, HostError> {
-    match std::fs::read(path) {
+    match read_bytes(path) {
         Ok(bytes) => Ok(Some(match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
@@ -67,6 +67,13 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, HostError> {
         Err(error) if ended(&error) => Ok(None),
         Err(error) => Err(io("read", path)(error)),
     }
+}
+
+/// Reads a file of the kernel, which tells nobody its length beforehand: most fit, and are then read at once.
+pub(super) fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4096);
+    std::fs::File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Whether the thing behind a kernel file is not there: no file, or (opened a moment too early) no

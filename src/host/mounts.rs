@@ -2,8 +2,9 @@
 //! empty v2 beside it (hybrid).
 
 use super::HostError;
-use super::error::io;
+use super::error::{io, read_bytes};
 use crate::model::HugepageSize;
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use procfs_core::process::MountInfo;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ impl Mounts {
     /// Reads `proc/self/mountinfo` below `root`.
     pub fn read(root: &Path) -> Result<Self, HostError> {
         let mountinfo = root.join("proc/self/mountinfo");
-        let bytes = std::fs::read(&mountinfo).map_err(io("read", &mountinfo))?;
+        let bytes = read_bytes(&mountinfo).map_err(io("read", &mountinfo))?;
         // Only the lines of cgroup mounts are parsed: another mount's name may be no UTF-8.
         let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
         let cgroup_lines = lines.filter(|line| line.contains(" - cgroup"));
@@ -55,6 +56,18 @@ impl Mounts {
         offered.split_whitespace().any(|word| word == controller).then_some(Hierarchy { mount, v2: true })
     }
 
+    /// The hierarchies of these controllers where the unified one is at its usual place and has them all: what the table
+    /// of mounts, thousands of lines on a busy node, would tell.
+    pub fn at_the_usual_place(root: &Path, controllers: [&str; 3]) -> Option<[Hierarchy; 3]> {
+        let mount = root.join("sys/fs/cgroup");
+        let kind = statfs(&mount).ok()?.filesystem_type();
+        let offered = (kind == CGROUP2_SUPER_MAGIC)
+            .then(|| std::fs::read_to_string(mount.join("cgroup.controllers")).ok())??;
+        let has = |name: &str| offered.split_whitespace().any(|word| word == name);
+        let unified = || Hierarchy { mount: mount.clone(), v2: true };
+        controllers.iter().all(|name| has(name)).then(|| controllers.map(|_| unified()))
+    }
+
     fn below_root(&self, mount: &MountInfo) -> PathBuf {
         let point = &mount.mount_point;
         self.root.join(point.strip_prefix("/").unwrap_or(point))
@@ -71,7 +84,7 @@ pub fn hugetlbfs_page_sizes<'a>(
     sources: impl Iterator<Item = &'a Path>,
 ) -> Result<BTreeSet<HugepageSize>, HostError> {
     let mountinfo = root.join("proc/self/mountinfo");
-    let text = std::fs::read(&mountinfo).map_err(io("read", &mountinfo))?;
+    let text = read_bytes(&mountinfo).map_err(io("read", &mountinfo))?;
     let lines = text.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     let mut mounts = Vec::new();
     for line in lines.filter(|line| line.contains(" - hugetlbfs ")) {

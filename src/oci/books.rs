@@ -26,6 +26,8 @@ pub struct Entries {
     pub living: Vec<(Allocation, Known)>,
     /// Keys whose containers have ended with their pods: theirs to be forgotten.
     pub dead: Vec<ContainerKey>,
+    /// What is an allocation by its name and cannot be understood, a sentence each: who holds what is not known.
+    pub unclear: Vec<String>,
 }
 
 /// What has become of a container.
@@ -38,20 +40,22 @@ enum Life {
 }
 
 impl Books<'_> {
-    /// Reads all allocations. What cannot be understood is left alone, with a warning: it holds nothing.
+    /// Reads all allocations. What cannot be understood is left alone, with a warning.
     ///
     /// # Errors
     /// The store cannot be listed.
     pub fn read(&self) -> Result<Entries, OciError> {
         let (allocations, skipped) = self.store.allocations()?;
         skipped.iter().for_each(|skipped| tracing::warn!("{skipped}"));
+        let unclear = skipped.iter().filter(|skipped| skipped.is_allocation()).map(ToString::to_string);
         let daemon = self.daemon_runs();
-        let mut entries = Entries::default();
+        let mut entries = Entries { unclear: unclear.collect(), ..Entries::default() };
         for allocation in allocations {
             match (self.life(&allocation, daemon), record(&allocation)) {
                 (Life::Ended, _) => entries.dead.push(allocation.key),
                 (_, Err(error)) => {
-                    tracing::warn!(key = %allocation.key, %error, "an allocation is not understood")
+                    tracing::warn!(key = %allocation.key, %error, "an allocation is not understood");
+                    entries.unclear.push(error.to_string());
                 }
                 (life, Ok(record)) => {
                     let known = Known {
@@ -82,7 +86,10 @@ impl Books<'_> {
         {
             return if allocation.stopped { Life::Stopped } else { Life::Runs };
         }
-        match allocation.pod_cgroup.as_deref().is_some_and(|pod| self.cgroups.pod_is_there(pod)) {
+        // A daemon of an older version left nothing to tell by; the next one knows.
+        let untold =
+            allocation.by == By::Nri && allocation.cgroups.is_empty() && allocation.pod_cgroup.is_none();
+        match untold || allocation.pod_cgroup.as_deref().is_some_and(|pod| self.cgroups.pod_is_there(pod)) {
             true => Life::Stopped,
             false => Life::Ended,
         }

@@ -4,18 +4,21 @@
 use super::books::{Books, Entries, raw, told};
 use super::facts::Party;
 use super::fault::Step;
-use super::{OciError, journal, machine};
-use crate::config::{Authority, Config, LogLevel};
+use super::pages::{free_pages, hugepage_hints};
+use super::surroundings::fail;
+use super::{OciError, machine};
+use crate::config::{Authority, Config};
 use crate::decision::{
-    self, CpusetUpdate, Edit, Event, Features, Mode, Outcome, PagesByNode, Reply, Settings, State, Verdict,
+    self, CpusetUpdate, Delivery, Edit, Event, Features, GpuPlacement, Mode, Outcome, Reply, Settings, State,
+    Verdict, hides_hugepages, names_gpus, wants_hugepages,
 };
 use crate::discover::{self, Root};
 use crate::host::{Cgroups, launcher};
 use crate::ledger::Record;
-use crate::model::{ContainerId, ContainerKey, CpuSet, Rejection};
+use crate::model::{ContainerFacts, ContainerId, ContainerKey, Rejection};
 use crate::store::{Allocation, By, Process, Store};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -76,14 +79,15 @@ impl Desk {
         if party.carries.is_some() && party.in_kubernetes {
             return Err(OciError::Forged { id: party.container.id.clone() });
         }
+        if let Some(problem) = entries.unclear.first() {
+            return Err(OciError::Unclear { problem: problem.clone() });
+        }
         let mut state = self.state()?;
         let settings = self.settings(party, &state);
+        self.check_swaps(party, &state, &settings)?;
         let before = self.take_in(&mut state, entries, &settings)?;
-        if !party.container.resources.hugepage_limits.is_empty() {
-            let pages = self.pages(&state)?;
-            decision::step(&mut state, Event::Pages(pages), &settings);
-        }
-        let event = Event::Create(party.pod.clone(), party.container.clone());
+        let container = self.with_pages(party, &mut state, &settings)?;
+        let event = Event::Create(party.pod.clone(), container);
         let Outcome { reply, mut writes, verdicts, .. } = decision::step(&mut state, event, &settings);
         self.say(&verdicts, begin, &state);
         Step::Decided.strike();
@@ -138,7 +142,15 @@ impl Desk {
         if self.config.mode != Mode::Enforce {
             return Ok(());
         }
+        let ends = entries.living.iter().any(|(one, known)| Some(&one.id) == ended || !known.runs);
         entries.living = self.end(entries.living, ended)?;
+        // Nobody has ended: nothing has become free. Nobody is left: it is free for nobody.
+        if !ends && entries.dead.is_empty() {
+            return Ok(());
+        }
+        if entries.living.is_empty() {
+            return self.forget(&entries.dead);
+        }
         let mut state = self.state()?;
         let settings = self.config.settings(state.ledger().machine().reserved().clone(), self.features);
         let writes = self.take_in(&mut state, entries, &settings)?;
@@ -180,7 +192,7 @@ impl Desk {
 
     fn settings(&self, party: &Party, state: &State) -> Settings {
         let mut settings = self.config.settings(state.ledger().machine().reserved().clone(), self.features);
-        if self.features.args {
+        if self.features.args && may_launch(&self.config, self.features) {
             settings.launcher = self.launcher();
         }
         if party.in_kubernetes && settings.mode == Mode::Enforce && self.kubelet_decides() {
@@ -223,10 +235,7 @@ impl Desk {
         settings: &Settings,
     ) -> Result<Vec<CpusetUpdate>, OciError> {
         if settings.mode == Mode::Enforce {
-            for key in &entries.dead {
-                tracing::info!(%key, "its container has ended: released");
-                self.store.remove(key)?;
-            }
+            self.forget(&entries.dead)?;
         }
         let known = entries.living.into_iter().map(|(_, known)| known).collect();
         let outcome = decision::step(state, Event::Elsewhere(known), settings);
@@ -245,17 +254,46 @@ impl Desk {
         }
     }
 
-    fn pages(&self, state: &State) -> Result<decision::Pages, OciError> {
-        let free = discover::free_hugepages(&self.root)?;
-        let mut in_use: BTreeMap<ContainerId, PagesByNode> = BTreeMap::new();
-        for (id, path) in state.hugepage_holders() {
-            let used = in_use.entry(id.clone()).or_default();
-            for (_, size) in free.keys() {
-                let by_node = self.cgroups.hugepages_in_use(path, *size).ok().flatten().unwrap_or_default();
-                used.extend(by_node.into_iter().map(|(node, bytes)| ((node, *size), bytes)));
-            }
+    /// Only the daemon can put another GPU in the place of one that was given; who wants that must be told.
+    fn check_swaps(&self, party: &Party, state: &State, settings: &Settings) -> Result<(), OciError> {
+        let word = match settings.gpu_placement {
+            GpuPlacement::Keep => return Ok(()),
+            GpuPlacement::Repair => "repair",
+            GpuPlacement::Choose => "choose",
+        };
+        match settings.mode == Mode::Enforce && names_gpus(&party.container, state.topology()) {
+            true => Err(OciError::Swaps { word }),
+            false => Ok(()),
         }
-        Ok(decision::Pages { free, in_use })
+    }
+
+    fn forget(&self, dead: &[ContainerKey]) -> Result<(), OciError> {
+        for key in dead {
+            tracing::info!(%key, "its container has ended: released");
+            self.store.remove(key)?;
+        }
+        Ok(())
+    }
+
+    /// The container with what its limits do not tell of huge pages; where it is to get some, those that are really
+    /// free are read.
+    fn with_pages(
+        &self,
+        party: &Party,
+        state: &mut State,
+        settings: &Settings,
+    ) -> Result<ContainerFacts, OciError> {
+        let mut container = party.container.clone();
+        if party.in_kubernetes && hides_hugepages(&container) {
+            let pools = state.topology().numa_nodes.iter().flat_map(|node| node.hugepages.keys().copied());
+            let parent = &party.pod.cgroup_parent;
+            container.hugepages = hugepage_hints(&self.cgroups, &pools.collect(), parent, &container.mounts)?;
+        }
+        if wants_hugepages(&party.pod, &container) {
+            let pages = free_pages(&self.root, &self.cgroups, state.hugepage_holders())?;
+            decision::step(state, Event::Pages(pages), settings);
+        }
+        Ok(container)
     }
 
     fn allocation(&self, party: &Party, place: Place, state: &State, edit: &Edit) -> Allocation {
@@ -298,7 +336,16 @@ impl Desk {
     }
 }
 
-fn say(by: By, verdicts: &[Verdict], begin: Instant) {
+/// Whether a policy may be delivered by the launcher: where a better way is sure to work it need not lie on the host.
+fn may_launch(config: &Config, features: Features) -> bool {
+    let better = features.memory_policy || features.inherits_policy;
+    match config.memory.delivery {
+        Some(way) => way == Delivery::Launcher,
+        None => !better || config.memory.prove_hugepages,
+    }
+}
+
+pub(super) fn say(by: By, verdicts: &[Verdict], begin: Instant) {
     for verdict in verdicts {
         crate::log::verdict(verdict, source(by), Some(begin.elapsed()), 0);
     }
@@ -308,93 +355,10 @@ fn source(by: By) -> &'static str {
     if by == By::Runtime { "runtime" } else { "hook" }
 }
 
-/// The answer where nothing could be decided, as the owner wants it.
-fn fail(config: &Config, by: By, party: &Party, error: &OciError) -> Seated {
-    let settings = config.settings(CpuSet::new(), Features::default());
-    let event = Event::Create(party.pod.clone(), party.container.clone());
-    let outcome = decision::failure(&event, None, &settings, &error.to_string());
-    say(by, &outcome.verdicts, Instant::now());
-    match outcome.reply {
-        Reply::Refuse(rejection) => Seated::Refused(rejection),
-        Reply::Nothing | Reply::Adjust(_) => Seated::Fine,
-    }
-}
-
 fn answer_or_edit(reply: Reply) -> Result<Edit, Box<Rejection>> {
     match reply {
         Reply::Nothing => Ok(Edit::default()),
         Reply::Adjust(edit) => Ok(*edit),
         Reply::Refuse(rejection) => Err(rejection),
-    }
-}
-
-/// Where things are, for a hook by its arguments, for the wrapper by its environment.
-#[derive(Debug, Clone)]
-pub struct Surroundings {
-    /// The configuration; `None` is the usual place, where it may be absent.
-    pub config: Option<PathBuf>,
-    /// The directory of the shared store.
-    pub store: PathBuf,
-    /// Where the machine is read.
-    pub sysroot: PathBuf,
-    /// Where the log is written.
-    pub log: PathBuf,
-}
-
-impl Surroundings {
-    /// Whether the owner has switched maitred off. Looked at before anything else is opened.
-    pub(super) fn is_off(&self) -> bool {
-        Store::open(&self.store).and_then(|store| store.is_off()).is_ok_and(|off| off.is_some())
-    }
-
-    fn root(&self) -> Result<Root, OciError> {
-        match self.sysroot == Path::new("/") {
-            true => Ok(Root::host()),
-            false => Ok(Root::open(&self.sysroot)?),
-        }
-    }
-}
-
-/// A desk that could not be opened, with what is needed to answer all the same.
-#[derive(Debug)]
-pub(super) struct Unready {
-    config: Config,
-    by: By,
-    error: OciError,
-}
-
-impl Unready {
-    /// Whether a container may start although nothing can be decided about it.
-    pub fn answer(&self, party: &Party) -> Result<(), Box<Rejection>> {
-        match fail(&self.config, self.by, party, &self.error) {
-            Seated::Fine => Ok(()),
-            Seated::Refused(rejection) => Err(rejection),
-        }
-    }
-
-    /// Why.
-    pub fn into_error(self: Box<Self>) -> OciError {
-        self.error
-    }
-}
-
-impl Desk {
-    /// Reads the configuration, starts the log and opens the rest. A configuration that cannot be used leaves the
-    /// defaults to say who is exempt.
-    pub fn open(surroundings: &Surroundings, by: By, features: Features) -> Result<Self, Box<Unready>> {
-        let loaded = Config::load(surroundings.config.as_deref());
-        let level = loaded.as_ref().map_or(LogLevel::Info, |config| config.log.level);
-        journal::start(&surroundings.log, level);
-        let config = loaded
-            .map_err(|error| Box::new(Unready { config: Config::default(), by, error: error.into() }))?;
-        let open = || {
-            let store = Store::open(&surroundings.store)?;
-            let (root, cgroups) = (surroundings.root()?, Cgroups::find(Path::new("/"))?);
-            Ok((store, root, cgroups))
-        };
-        match open() {
-            Ok((store, root, cgroups)) => Ok(Self { config, store, root, cgroups, by, features }),
-            Err(error) => Err(Box::new(Unready { config, by, error })),
-        }
     }
 }

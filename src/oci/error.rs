@@ -54,6 +54,15 @@ pub enum OciError {
         "{what} cannot be changed any more at stage {stage}: use the runtime wrapper, or a precreate hook"
     )]
     TooLate { what: &'static str, stage: &'static str },
+    /// A way of placing GPUs that needs more than what a container's configuration shows.
+    #[error(
+        "gpu.placement = \"{word}\" cannot be followed by a hook or the wrapper: which GPUs a device plugin gave is \
+         known to the NRI plugin alone; expected \"keep\""
+    )]
+    Swaps { word: &'static str },
+    /// An allocation of the shared store that says nothing to us: what it holds is not known to be free.
+    #[error("{problem}: what it holds is not known; remove it if nothing of its container runs")]
+    Unclear { problem: String },
     /// A container whose first process has ended before it could be placed.
     #[error("process {pid} of the container's state is gone")]
     Gone { pid: i32 },

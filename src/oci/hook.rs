@@ -2,9 +2,10 @@
 //! `prestart` and `createRuntime` the cgroup alone, `poststop` gives back.
 
 use super::bundle::Bundle;
-use super::desk::{Desk, Place, Seated, Surroundings, Unready};
+use super::desk::{Desk, Place, Seated};
 use super::error::io;
 use super::facts::Party;
+use super::surroundings::{Surroundings, Unready};
 use super::{OciError, books, journal, place};
 use crate::decision::{Edit, Features};
 use crate::model::Rejection;
@@ -73,7 +74,7 @@ fn precreate(input: String, surroundings: &Surroundings) -> Result<Ruling, OciEr
             holder: books::process(Path::new("/"), caller),
             cgroups: place::candidates(cgroups_path.as_deref(), &id, false, None),
         };
-        let opened = Desk::open(surroundings, By::Hook, FEATURES);
+        let opened = open(surroundings).map(|desk| Desk { features: FEATURES, ..desk });
         let ruling = seat(opened, &party, place, |edit| bundle.edit(edit));
         if ruling != Ruling::Fine {
             return Ok(ruling);
@@ -82,6 +83,10 @@ fn precreate(input: String, surroundings: &Surroundings) -> Result<Ruling, OciEr
     let stdout = Path::new("standard output");
     std::io::stdout().write_all(bundle.text().as_bytes()).map_err(io("write", stdout))?;
     Ok(Ruling::Fine)
+}
+
+fn open(surroundings: &Surroundings) -> Result<Desk, Box<Unready>> {
+    Desk::open(surroundings, surroundings.config(), By::Hook)
 }
 
 fn create_runtime(input: &str, surroundings: &Surroundings) -> Result<Ruling, OciError> {
@@ -95,7 +100,7 @@ fn create_runtime(input: &str, surroundings: &Surroundings) -> Result<Ruling, Oc
     }
     let bundle = Bundle::read(&state.bundle().join("config.json"))?;
     let mut party = bundle.party(state.id());
-    let desk = match Desk::open(surroundings, By::Hook, Features::default()) {
+    let desk = match open(surroundings) {
         Ok(desk) => desk,
         Err(unready) => return Ok(ruling(unready.answer(&party), &party)),
     };
@@ -145,8 +150,7 @@ fn poststop(input: &str, surroundings: &Surroundings) -> Result<Ruling, OciError
         return Err(OciError::State { what: "id" });
     }
     if !surroundings.is_off() {
-        let desk = Desk::open(surroundings, By::Hook, Features::default())
-            .map_err(|unready| unready.into_error())?;
+        let desk = open(surroundings).map_err(|unready| unready.into_error())?;
         desk.tidy(Some(&state.id().as_str().into()))?;
     }
     Ok(Ruling::Fine)

@@ -2,7 +2,7 @@
 //!
 //! A container's way through: `hook` or `runtime` is called, `bundle` reads its `config.json` (`outline` what is
 //! read of it, `names` who it is, `facts` what it asks for), `desk` decides with everybody else shut out (`books`
-//! is the shared store, `machine` the topology that it keeps), `edit` puts the answer into the `document`, and
+//! is the shared store, `machine` the topology that it keeps, `pages` the huge pages there are), `edit` puts the answer into the `document`, and
 //! `handover` makes the process the runtime.
 
 mod arguments;
@@ -21,12 +21,15 @@ mod journal;
 mod machine;
 mod names;
 mod outline;
+mod pages;
 mod place;
 pub mod runtime;
+mod surroundings;
 
 pub use books::{Books, Entries, process, raw, record};
 pub use bundle::Bundle;
-pub use desk::Surroundings;
 pub use error::OciError;
 pub use facts::Party;
 pub use journal::DEFAULT_LOG;
+pub use pages::{free_pages, hugepage_hints};
+pub use surroundings::Surroundings;

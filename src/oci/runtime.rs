@@ -4,11 +4,14 @@
 use super::arguments::{Call, Making, Verb};
 use super::books;
 use super::bundle::Bundle;
-use super::desk::{Desk, Place, Seated, Surroundings};
+use super::desk::{Desk, Place, Seated};
+use super::facts::Party;
+use super::surroundings::Surroundings;
 use super::{OciError, find, handover, journal, place};
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::decision::{Delivery, Edit, Features};
-use crate::host::{RuntimeFeatures, mempolicy};
+use crate::host::{KernelModes, RuntimeFeatures, mempolicy};
+use crate::model::MemoryMode;
 use crate::store::{By, DEFAULT_DIR};
 use std::env;
 use std::ffi::OsString;
@@ -18,15 +21,25 @@ use std::path::{Path, PathBuf};
 /// The name of a link to this program that makes it the wrapper.
 pub const LINK: &str = "maitred-runtime";
 
+/// The annotation by which a pod asks for a memory policy; what follows says for which container.
+const MEMORY_POLICY: &str = "memory-policy.maitred.io";
+
 /// What the wrapper can still change: everything but what CDI names stand for, which its caller has expanded. Memory
 /// policies the runtime sets itself where it can; else it inherits ours.
-fn features(runtime: Option<&Path>, desk: &Desk) -> Features {
+fn features(runtime: Option<&Path>, desk: &Desk, party: &Party) -> Features {
+    let asks = party.pod.annotations.keys().any(|key| key.starts_with(MEMORY_POLICY));
+    let wanted = desk.config.memory.mode.is_some() || asks;
     // Asking a runtime costs a process, the first time: only where the answer is of use.
-    let policies = desk.config.memory.mode.is_some() && desk.config.memory.delivery != Some(Delivery::Cpuset);
-    let runtime = runtime.filter(|_| policies);
+    let runtime = runtime.filter(|_| wanted && desk.config.memory.delivery != Some(Delivery::Cpuset));
     let runtime = runtime.and_then(|runtime| RuntimeFeatures::of(runtime, desk.store.dir()).ok());
     let runtime = runtime.unwrap_or_default();
-    let modes = runtime.narrow(mempolicy::kernel_modes());
+    // Asking the kernel costs a thread: only for modes that old ones lack.
+    let newer = matches!(
+        desk.config.memory.mode,
+        Some(MemoryMode::Preferred | MemoryMode::PreferredMany | MemoryMode::WeightedInterleave)
+    );
+    let kernel = if newer || asks { mempolicy::kernel_modes() } else { KernelModes::default() };
+    let modes = runtime.narrow(kernel);
     Features {
         memory_policy: runtime.sets_policies(),
         preferred_many: modes.preferred_many,
@@ -44,14 +57,21 @@ fn features(runtime: Option<&Path>, desk: &Desk) -> Features {
 pub fn run(arguments: &[OsString]) -> u8 {
     let surroundings = Surroundings::of_process();
     let call = Call::parse(arguments);
-    let runtime = find::runtime(Config::runtime_path(surroundings.config.as_deref()).as_deref());
-    let stopped = match &call.verb {
-        Verb::Make(making) => make(&surroundings, &call, making, runtime.as_deref()).err(),
-        Verb::Delete => {
-            tidy(&surroundings);
+    let loaded = (call.verb != Verb::Other && !surroundings.is_off()).then(|| surroundings.config());
+    let named = match &loaded {
+        Some(Ok(config)) => config.runtime.clone(),
+        _ => Config::runtime_path(surroundings.config.as_deref()),
+    };
+    let runtime = find::runtime(named.as_deref());
+    let stopped = match (&call.verb, loaded) {
+        (Verb::Make(making), Some(loaded)) => {
+            make(&surroundings, loaded, &call, making, runtime.as_deref()).err()
+        }
+        (Verb::Delete, Some(loaded)) => {
+            tidy(&surroundings, loaded);
             None
         }
-        Verb::Other => None,
+        _ => None,
     };
     if let Some(text) = stopped {
         return fail(&call, &text);
@@ -97,13 +117,11 @@ fn fail(call: &Call, text: &str) -> u8 {
 /// Seats the container; an error is why it must not start.
 fn make(
     surroundings: &Surroundings,
+    loaded: Result<Config, ConfigError>,
     call: &Call,
     making: &Making,
     runtime: Option<&Path>,
 ) -> Result<(), String> {
-    if surroundings.is_off() {
-        return Ok(());
-    }
     let id = making.id.to_string_lossy();
     let path = making.config.clone().unwrap_or_else(|| making.bundle.join("config.json"));
     let mut bundle = match Bundle::read(&path) {
@@ -116,9 +134,9 @@ fn make(
     if party.is_sandbox {
         return Ok(());
     }
-    let mut opened = Desk::open(surroundings, By::Runtime, Features::default());
+    let mut opened = Desk::open(surroundings, loaded, By::Runtime);
     if let Ok(desk) = &mut opened {
-        desk.features = features(runtime, desk);
+        desk.features = features(runtime, desk, &party);
     }
     let chosen = opened.as_ref().is_ok_and(|desk| desk.config.memory.delivery.is_some());
     let own =
@@ -151,11 +169,8 @@ fn make(
 }
 
 /// What has ended meanwhile goes back to the others. The container that is deleted has, if the deletion can succeed.
-fn tidy(surroundings: &Surroundings) {
-    if surroundings.is_off() {
-        return;
-    }
-    if let Ok(desk) = Desk::open(surroundings, By::Runtime, Features::default())
+fn tidy(surroundings: &Surroundings, loaded: Result<Config, ConfigError>) {
+    if let Ok(desk) = Desk::open(surroundings, loaded, By::Runtime)
         && let Err(error) = desk.tidy(None)
     {
         tracing::warn!(%error, "what has ended is released by the next step");

@@ -19,7 +19,6 @@ pub enum By {
 
 /// A process: its number alone may be another's by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Process {
     /// Its number.
     pub pid: u32,
@@ -50,9 +49,9 @@ pub struct Allocation {
     pub record: Box<RawValue>,
 }
 
-/// The file. The key is its name.
+/// The file. The key is its name. What a newer version writes beside these is not for us: that the allocation is there
+/// counts more.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Written {
     by: By,
     id: ContainerId,
@@ -67,6 +66,12 @@ struct Written {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     told: Option<CpuSet>,
     record: Box<RawValue>,
+}
+
+/// What a daemon wrote before there were hooks and a wrapper: the record alone.
+#[derive(Deserialize)]
+struct Bare {
+    id: ContainerId,
 }
 
 impl Store {
@@ -90,11 +95,11 @@ impl Store {
         let loaded = self.load()?;
         let (mut allocations, mut skipped) = (Vec::new(), loaded.skipped);
         for (key, json) in loaded.records {
-            match serde_json::from_str(&json) {
+            match serde_json::from_str(&json).or_else(|error| bare(&json).ok_or(error)) {
                 Ok(written) => allocations.push(allocation(key, written)),
                 Err(error) => skipped.push(Skipped {
                     path: self.record_path(&key),
-                    reason: SkippedReason::Content(error.to_string()),
+                    reason: SkippedReason::Format(error.to_string()),
                 }),
             }
         }
@@ -113,6 +118,14 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// A bare record as the daemon's allocation, with nothing to tell whether its container lives.
+fn bare(json: &str) -> Option<Written> {
+    let Bare { id } = serde_json::from_str(json).ok()?;
+    let record = RawValue::from_string(json.to_owned()).ok()?;
+    let (holder, cgroups, pod_cgroup, told) = (None, Vec::new(), None, None);
+    Some(Written { by: By::Nri, id, holder, cgroups, pod_cgroup, stopped: false, told, record })
 }
 
 fn allocation(key: ContainerKey, written: Written) -> Allocation {
@@ -144,14 +157,38 @@ mod tests {
         let (_run, store) = scratch();
         store.keep(&allocation("a")).unwrap();
         store.put(&allocation("b").key, r#"{"by":"nobody"}"#).unwrap();
-        let (allocations, skipped) = store.allocations().unwrap();
+        std::fs::write(store.dir().join("allocations/README"), "").unwrap();
+        let (allocations, mut skipped) = store.allocations().unwrap();
+        let other = skipped.remove(0);
+        assert!(!other.is_allocation() && skipped[0].is_allocation(), "{other}");
         assert_eq!(allocations.len(), 1);
         let read = &allocations[0];
         assert_eq!((&read.key, &read.id, read.by), (&allocation("a").key, &"id-a".into(), By::Runtime));
         assert_eq!((read.holder, &read.cgroups), (allocation("a").holder, &allocation("a").cgroups));
         assert_eq!(read.record.get(), r#"{"cpus":"1e0"}"#);
         assert_eq!(skipped.len(), 1);
-        assert!(skipped[0].to_string().contains("nobody"), "{}", skipped[0]);
+        assert!(skipped[0].to_string().contains("no allocation: unknown variant `nobody`"), "{}", skipped[0]);
+    }
+
+    /// An upgrade or a downgrade of maitred does not empty the store: only a boot does.
+    #[test]
+    fn what_older_and_newer_versions_wrote_is_an_allocation_too() {
+        let (_run, store) = scratch();
+        let bare = r#"{"version":1,"pod":"uid","container":"a","id":"id-a","cpus":"1"}"#;
+        store.put(&allocation("a").key, bare).unwrap();
+        store
+            .put(
+                &allocation("b").key,
+                r#"{"by":"hook","id":"id-b","holder":{"pid":1,"start":2,"x":3},"y":4,"record":{}}"#,
+            )
+            .unwrap();
+        let (allocations, skipped) = store.allocations().unwrap();
+        assert_eq!((allocations.len(), skipped.len()), (2, 0));
+        assert_eq!((allocations[0].by, allocations[0].record.get()), (By::Nri, bare));
+        assert_eq!(
+            (allocations[1].by, allocations[1].holder),
+            (By::Hook, Some(Process { pid: 1, start: 2 }))
+        );
     }
 
     #[test]

@@ -41,8 +41,18 @@ pub enum SkippedReason {
     Size(u64),
     /// Not UTF-8, or no JSON.
     Content(String),
+    /// JSON of another kind, or of a version that writes it otherwise.
+    Format(String),
     /// It could not be read.
     Unreadable(StoreError),
+}
+
+impl Skipped {
+    /// Whether it is where an allocation would be, so that one may be lost with it; else it is no business of ours.
+    #[must_use]
+    pub fn is_allocation(&self) -> bool {
+        !matches!(self.reason, SkippedReason::Name | SkippedReason::Kind)
+    }
 }
 
 impl fmt::Display for Skipped {
@@ -54,6 +64,7 @@ impl fmt::Display for Skipped {
             SkippedReason::Owner(uid) => write!(f, "it belongs to uid {uid}"),
             SkippedReason::Size(bytes) => write!(f, "{bytes} bytes, expected at most {MOST}"),
             SkippedReason::Content(why) => write!(f, "no JSON: {why}"),
+            SkippedReason::Format(why) => write!(f, "no allocation: {why}"),
             SkippedReason::Unreadable(error) => error.fmt(f),
         }
     }

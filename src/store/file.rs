@@ -29,7 +29,8 @@ pub(super) fn read_some(path: &Path, most: u64) -> Result<Option<(Vec<u8>, File)
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         result => result.map_err(io("open", path))?,
     };
-    let mut bytes = Vec::new();
+    // Most files fit, and are then read at once.
+    let mut bytes = Vec::with_capacity(2048);
     (&file).take(most).read_to_end(&mut bytes).map_err(io("read", path))?;
     Ok(Some((bytes, file)))
 }

@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+const OFF: &str = "off";
+
 /// More of a reason than this is not read.
 const MOST: u64 = 4096;
 
@@ -41,7 +43,15 @@ impl Store {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn is_off(&self) -> Result<Option<Off>, StoreError> {
-        let path = self.off_path();
+        Self::is_off_in(&self.dir)
+    }
+
+    /// The same of a store that need not be opened for it, nor be there.
+    ///
+    /// # Errors
+    /// As [`Self::is_off`].
+    pub fn is_off_in(dir: &Path) -> Result<Option<Off>, StoreError> {
+        let path = dir.join(OFF);
         let Some((bytes, file)) = file::read_some(&path, MOST)? else { return Ok(None) };
         match serde_json::from_slice::<Written>(&bytes) {
             Ok(Written { since, reason, by }) => Ok(Some(Off { since: at(since), reason, by })),
@@ -79,7 +89,7 @@ impl Store {
     }
 
     fn off_path(&self) -> PathBuf {
-        self.dir.join("off")
+        self.dir.join(OFF)
     }
 }
 

@@ -108,6 +108,22 @@ fn an_annotation_tells_which_container_gets_how_much() {
     assert_eq!((promised(&node, "early"), promised(&node, "late")), (0, 16));
 }
 
+/// A program can map huge pages without any mount: nobody is to think that they were promised.
+#[test]
+fn a_container_that_shows_no_pages_of_its_pods_is_said_to_have_none_promised() {
+    let mut node = Node::new();
+    let early = node.create(&pod("p"), &hidden("early", 32, false));
+    let line = &early.verdicts[0];
+    assert!(line.warn && promised(&node, "early") == 0);
+    let text = "; 32Mi of its pod's 2Mi pages are promised to no container: it mounts none (annotation \
+                hugepages-SIZE.maitred.io says how much is its own)";
+    assert!(line.reason.ends_with(text), "{}", line.reason);
+    let main = node.create(&pod("p"), &hidden("main", 32, true));
+    assert!(!main.verdicts[0].warn, "{}", main.verdicts[0].reason);
+    let late = node.create(&pod("p"), &hidden("late", 32, false));
+    assert!(!late.verdicts[0].warn, "all of them are promised: {}", late.verdicts[0].reason);
+}
+
 #[test]
 fn an_annotation_asks_for_no_more_than_the_pod_has() {
     let mut node = Node::new();
@@ -156,6 +172,30 @@ fn hidden_pages_are_promised_only_where_they_are_free() {
     assert_eq!(edit(&placed).mems.as_ref().unwrap().to_string(), "1");
     let text = refusal(&node.create(&pod("q"), &hidden("q", 8, true)));
     assert!(text.starts_with("TopologyAffinityError"), "{text}");
+}
+
+/// Before Linux 5.16 nobody tells who uses how much where: no more than is free, and no more than the books leave.
+#[test]
+fn where_no_use_is_told_the_books_and_the_free_pages_decide() {
+    let place = |id, mebibytes: u64| ((NodeId(id), HugepageSize::MIB2), Bytes(mebibytes << 20));
+    let on_node_1 = |mebibytes| {
+        let free = [place(0, 0), place(1, mebibytes), place(2, 0), place(3, 0)].into();
+        Event::Pages(Pages { free, ..Pages::default() })
+    };
+    let mut node = Node::new();
+    node.step(on_node_1(128));
+    assert_eq!(
+        edit(&node.create(&pod("p"), &hidden("main", 120, true))).mems.as_ref().unwrap().to_string(),
+        "1"
+    );
+    // All are free still: it may not have touched any.
+    let text = refusal(&node.create(&pod("q"), &hidden("q", 16, true)));
+    assert!(text.starts_with("TopologyAffinityError"), "{text}");
+    // What is free by now may be what the books have left, and is given; no more.
+    node.step(on_node_1(8));
+    let text = refusal(&node.create(&pod("r"), &hidden("r", 10, true)));
+    assert!(text.starts_with("TopologyAffinityError"), "{text}");
+    assert_eq!(edit(&node.create(&pod("s"), &hidden("s", 8, true))).mems.as_ref().unwrap().to_string(), "1");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod memory;
 mod seating;
 mod sparing;
 mod swapping;
+mod tricks;
 
 use super::testing::{container, limits, machine, pod, settings, whole};
 use super::*;

@@ -90,6 +90,44 @@ fn create_runtime_places_by_the_cgroup_and_the_shared_ones_make_room() {
     assert_eq!(shared.cpus(), "0-1", "what was given back goes to the shared ones");
 }
 
+/// Two runtimes have made a container each, and there is one CPU for one of them.
+#[test]
+fn two_hooks_at_once_never_give_a_cpu_twice() {
+    let (Some(first), Some(second)) = (Made::new("two-a"), Made::new("two-b")) else { return };
+    for _ in 0..5 {
+        let node = node();
+        let bundle = node.bundle("both", &whole(1));
+        let hooks = [(&first, "a"), (&second, "b")]
+            .map(|(made, id)| node.start_hook("createRuntime", &made.state(id, &bundle)));
+        let said = hooks.map(|hook| hook.wait_with_output().unwrap());
+        let fine = said.iter().filter(|output| output.status.success()).count();
+        assert_eq!(fine, 1, "{} {}", stderr(&said[0]), stderr(&said[1]));
+        let given = [&first, &second].into_iter().filter(|made| made.cpus() == "1").count();
+        assert_eq!((given, node.allocations().len()), (1, 1));
+        for made in [&first, &second] {
+            fs::write(made.dir.join("cpuset.cpus"), "0-1").unwrap();
+        }
+    }
+}
+
+/// At whatever step it dies, its container does not start; once that is gone, so is what it was given.
+#[test]
+fn a_create_runtime_hook_that_dies_holds_nothing_beyond_its_container() {
+    for step in ["locked", "decided", "recorded", "changed", "done"] {
+        let Some(made) = Made::new(step) else { return };
+        let node = node();
+        let bundle = node.bundle("dies", &whole(1));
+        let state = made.state("dies", &bundle);
+        let output = node.hook_with("createRuntime", &state, &[("MAITRED_FAULT", &format!("kill:{step}"))]);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(9), "{step}");
+        drop(made);
+        let next = Made::new(&format!("{step}-next")).unwrap();
+        let output = node.hook("createRuntime", &next.state("next", &node.bundle("next", &whole(1))));
+        assert!(output.status.success(), "{step}: {}", stderr(&output));
+        assert_eq!((next.cpus().as_str(), node.allocations().len()), ("1", 1), "{step}");
+    }
+}
+
 #[test]
 fn create_runtime_verifies_what_was_placed_before() {
     let Some(made) = Made::new("verified") else { return };

@@ -4,11 +4,13 @@
 mod cgroup;
 mod hook;
 mod race;
+mod together;
 mod wrapper;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// The gathered machine: two sockets, four nodes, one core of two threads a node; the first is kept for the system.
 pub fn machine() -> PathBuf {
@@ -87,15 +89,38 @@ impl Node {
 
     /// A hook's stage, with this on its standard input.
     pub fn hook(&self, stage: &str, input: &str) -> Output {
+        self.start_hook(stage, input).wait_with_output().unwrap()
+    }
+
+    /// The same, not waited for.
+    pub fn start_hook(&self, stage: &str, input: &str) -> Child {
+        self.start_hook_with(stage, input, &[])
+    }
+
+    /// A hook's stage, with this in its environment.
+    pub fn hook_with(&self, stage: &str, input: &str, environment: &[(&str, &str)]) -> Output {
+        self.start_hook_with(stage, input, environment).wait_with_output().unwrap()
+    }
+
+    fn start_hook_with(&self, stage: &str, input: &str, environment: &[(&str, &str)]) -> Child {
         use std::io::Write;
         let mut command = Command::new(assert_cmd::cargo::cargo_bin("maitred"));
-        command.args(["hook", stage]);
-        command.arg("--config").arg(self.path("config.toml")).arg("--store").arg(self.path("store"));
-        command.arg("--log").arg(self.path("hook.jsonl")).arg("--sysroot").arg(&self.sysroot);
+        command.args(["hook", stage]).args(self.hook_places()).envs(environment.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
+        child
+    }
+
+    /// Where a hook of this node finds things.
+    pub fn hook_places(&self) -> Vec<OsString> {
+        let places = [
+            ("--config", self.path("config.toml")),
+            ("--store", self.path("store")),
+            ("--log", self.path("hook.jsonl")),
+            ("--sysroot", self.sysroot.clone()),
+        ];
+        places.into_iter().flat_map(|(option, path)| [option.into(), path.into_os_string()]).collect()
     }
 
     /// Runs one of maitred's own verbs on the store.

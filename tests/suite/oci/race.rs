@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
 /// A `run` that goes on until it is killed.
-fn start(node: &Node, name: &str) -> Child {
+pub fn start(node: &Node, name: &str) -> Child {
     let bundle = node.path(name).display().to_string();
     let mut command = node.wrapper(&["run", "--bundle", &bundle, name]);
     command.env("RUNTIME", "echo up; exec sleep 60").stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -14,13 +14,13 @@ fn start(node: &Node, name: &str) -> Child {
 }
 
 /// Whether it came up; it then runs on.
-fn is_up(child: &mut Child) -> bool {
+pub fn is_up(child: &mut Child) -> bool {
     use std::io::Read;
     let mut up = [0; 3];
     child.stdout.as_mut().unwrap().read_exact(&mut up).is_ok()
 }
 
-fn cpus_of(node: &Node, name: &str) -> BTreeSet<u32> {
+pub fn cpus_of(node: &Node, name: &str) -> BTreeSet<u32> {
     let list = node.config_of(name)["linux"]["resources"]["cpu"]["cpus"].as_str().unwrap().to_owned();
     let cpus: maitred::model::CpuSet = list.parse().unwrap();
     cpus.iter().map(|cpu| cpu.0).collect()

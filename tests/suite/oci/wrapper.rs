@@ -203,3 +203,18 @@ fn a_known_machine_is_known_again_by_a_few_files() {
     // Four signs are there, and of each of the four nodes its memory and two pools with two numbers each.
     assert!(second <= 4 + 4 * (1 + 2 * 2) + 2, "the second one read {second} files");
 }
+
+/// Which GPUs a device plugin gave is told by the kubelet, which hooks and the wrapper do not ask.
+#[test]
+fn gpus_that_are_to_be_swapped_are_refused_clearly() {
+    for word in ["repair", "choose"] {
+        let node = Node::new(&format!("[gpu]\nplacement = \"{word}\""));
+        node.bundle("plain", &whole(1));
+        assert!(node.create("plain").status.success(), "no GPU is named");
+        node.bundle("gpu", &whole(1).replace("\"A=\\u0041\"", "\"NVIDIA_VISIBLE_DEVICES=0\""));
+        let output = node.create("gpu");
+        assert_eq!(output.status.code(), Some(1));
+        let expected = format!("gpu.placement = \"{word}\" cannot be followed by a hook or the wrapper");
+        assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
+    }
+}
