@@ -77,6 +77,24 @@ pub enum CliError {
         /// What was typed.
         id: String,
     },
+    /// Several are called so.
+    #[error("{name:?} is several: say which of {}", names.join(", "))]
+    Ambiguous {
+        /// What was typed.
+        name: String,
+        /// Names that tell them apart.
+        names: Vec<String>,
+    },
+    /// Nobody is called so.
+    #[error("nothing is known of {name:?} ({searched}){}", offer(near))]
+    Unknown {
+        /// What was typed.
+        name: String,
+        /// Where it was looked for.
+        searched: String,
+        /// Names much like it.
+        near: Vec<String>,
+    },
     /// The output cannot be written.
     #[error("cannot write the output: {source}")]
     Write {
@@ -97,6 +115,13 @@ pub enum CliError {
     Privileges(#[from] PrivilegeError),
 }
 
+fn offer(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        near => format!(": is it {}?", near.join(" or ")),
+    }
+}
+
 impl CliError {
     /// The process's exit status: 2 for bad usage or input, 3 where the system failed.
     #[must_use]
@@ -104,6 +129,7 @@ impl CliError {
         match self {
             Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::NoContainer { .. } => 2,
             Self::StandardInput => 2,
+            Self::Ambiguous { .. } | Self::Unknown { .. } => 2,
             Self::Oci(error) if error.is_input() => 2,
             Self::NoNode { .. } | Self::Machine { .. } | Self::Read { .. } => 2,
             Self::Snapshot { .. } | Self::Sysroot(_) => 2,

@@ -9,8 +9,14 @@ Examples:
       What maitred sees of this machine
   maitred plan pod.yaml
       Where a pod would sit on it, or why nowhere
+  maitred status
+      Who holds what on this node
+  maitred explain vllm-0
+      Why a pod was placed or refused
   maitred verify
       Whether what runs is as it was placed
+  maitred doctor
+      What silently keeps containers from being pinned
 
 Files:
   /etc/maitred/config.toml
@@ -186,6 +192,60 @@ Exit status:
       The machine cannot be read
 ";
 
+/// Of `maitred status`.
+pub const STATUS: &str = "\
+Examples:
+  maitred status
+      Node by node who holds what, and the largest pod that would fit now
+  maitred status -o json | jq '.nodes[] | {id, free}'
+      What is free, for a program
+
+Files:
+  /etc/maitred/config.toml
+      The configuration
+  /run/maitred/allocations
+      Who holds what
+
+Environment:
+  NO_COLOR
+      No colours on a terminal where it is set to anything
+
+Exit status:
+  0
+      It is printed
+  2
+      Bad usage, or a configuration that cannot be used
+  3
+      The machine or the allocations cannot be read
+";
+
+/// Of `maitred explain`.
+pub const EXPLAIN: &str = "\
+Examples:
+  maitred explain vllm-0
+      The last word about a pod and its containers
+  maitred explain inference/vllm-0/server
+      One container of it
+  journalctl -u maitred -o cat | maitred explain vllm-0 --log -
+      What the log says, where the journal of verdicts is gone
+
+Files:
+  /run/maitred/verdicts
+      The journal of verdicts, which a reboot empties
+  /run/maitred/allocations
+      What containers hold now
+
+Exit status:
+  0
+      It was placed
+  1
+      The last word about it was a refusal
+  2
+      Bad usage, nobody of that name, or several
+  3
+      The machine or the allocations cannot be read
+";
+
 /// Of `maitred verify`.
 pub const VERIFY: &str = "\
 Examples:
@@ -204,7 +264,7 @@ Exit status:
   0
       All is as it was placed
   1
-      Something is not
+      Something is not, or another may run on exclusive CPUs
   2
       Bad usage, or no such container
   3

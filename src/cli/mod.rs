@@ -3,19 +3,24 @@
 mod devices;
 pub mod doctor;
 mod error;
+pub mod explain;
 mod help;
 pub mod hook;
 mod input;
 pub mod machine;
+mod names;
+pub mod node;
 pub mod nri;
 pub mod output;
 pub mod picture;
 pub mod plan;
 pub mod runtime;
 mod shared;
+pub mod status;
 pub mod switch;
 pub mod topology;
 pub mod verify;
+mod watching;
 
 pub use error::CliError;
 
@@ -27,7 +32,7 @@ use std::ffi::OsString;
 /// Seats a container's CPUs, memory, hugepages, GPUs and NICs on one NUMA node, or refuses to start it and says
 /// why.
 #[derive(Debug, Parser)]
-#[command(name = "maitred", version, disable_help_subcommand = true, after_long_help = help::MAITRED)]
+#[command(name = "maitred", version, after_long_help = help::MAITRED)]
 pub struct Cli {
     /// The verb.
     #[command(subcommand)]
@@ -48,6 +53,10 @@ pub enum Command {
     Topology(machine::Args),
     #[command(after_long_help = help::PLAN)]
     Plan(plan::Args),
+    #[command(after_long_help = help::STATUS)]
+    Status(status::Args),
+    #[command(after_long_help = help::EXPLAIN)]
+    Explain(explain::Args),
     #[command(after_long_help = help::VERIFY)]
     Verify(verify::Args),
     #[command(after_long_help = help::DOCTOR)]
@@ -119,6 +128,8 @@ impl Command {
             Self::Runtime(args) => Ok(runtime::run(&args.arguments)),
             Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
+            Self::Status(args) => status::run(&args),
+            Self::Explain(args) => explain::run(&args),
             Self::Verify(args) => verify::run(&args),
             Self::Doctor(args) => doctor::run(&args),
             Self::Off(args) => switch::off(&args),

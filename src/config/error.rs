@@ -52,18 +52,6 @@ pub enum ConfigError {
         /// What would be fine.
         expected: String,
     },
-    /// A value that is designed but not built.
-    #[error("{place}: {key} = {found} is not supported by this version: {instead}")]
-    Unsupported {
-        /// Where.
-        place: Place,
-        /// The key with its table.
-        key: String,
-        /// The value, as it is typed.
-        found: String,
-        /// What to do instead.
-        instead: String,
-    },
     /// Two values that exclude each other.
     #[error("{place}: {key}: {one} cannot be combined with {other}")]
     Exclusive {

@@ -24,6 +24,7 @@ use crate::model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub struct Config {
     pub failure: FailureConfig,
     /// `[log]`.
     pub log: LogConfig,
+    /// Where metrics are served; `None` is nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Who picks exclusive CPUs.
@@ -189,9 +192,13 @@ impl Default for Config {
             },
             failure: FailureConfig { policy: FailurePolicy::Reject, deadline: Duration::from_millis(1000) },
             log: LogConfig { level: LogLevel::Info, format: LogFormat::Auto },
+            metrics: Some(METRICS),
         }
     }
 }
+
+/// Loopback, and a port that no other exporter is known to take.
+const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9733);
 
 /// Control plane, device plugins and CNI of an RKE2 node.
 const EXEMPT_NAMESPACES: [&str; 5] =

@@ -6,12 +6,15 @@
 mod ask;
 mod cgroup_path;
 mod cgroups;
+mod containers;
 mod cpuset;
 mod effective;
 mod error;
+mod everybody;
 mod hugetlb;
 pub mod launcher;
 mod life;
+mod limits;
 pub mod mempolicy;
 mod mounts;
 pub mod privileges;
@@ -21,8 +24,11 @@ mod runtime_features;
 
 pub use ask::answer;
 pub use cgroups::Cgroups;
+pub use containers::FoundContainer;
 pub use error::HostError;
+pub use everybody::{HostProcess, everybody};
 pub use life::{name, start_time};
+pub use limits::{Limits, environment, oom_score_adj};
 pub use mempolicy::KernelModes;
 pub use mounts::hugetlbfs_page_sizes;
 pub use process::{Allowed, NumaMaps, PolicyUse, allowed, numa_maps};

@@ -68,16 +68,21 @@ impl Store {
         Off::read(&dir.join(OFF))
     }
 
-    /// Switches maitred off from the next request on. Off already: `since` stays, the rest is new.
+    /// Switches maitred off from the next request on. Off already: `since` stays, and without a reason the earlier
+    /// reason and whose it was; the rest is new.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn set_off(&self, reason: &str) -> Result<(), StoreError> {
         let before = self.is_off().ok().flatten();
-        let since = seconds(before.map_or_else(SystemTime::now, |off| off.since));
+        let since = seconds(before.as_ref().map_or_else(SystemTime::now, |off| off.since));
+        let (reason, by) = match before.filter(|before| reason.is_empty() && !before.reason.is_empty()) {
+            Some(before) => (before.reason, before.by),
+            None => (reason.to_owned(), whoever()),
+        };
         // Cut so that it can be read back: a JSON string is at most six times its text.
         let reason = reason.chars().take(MOST as usize / 8).collect();
-        let written = Written { since, reason, by: whoever() };
+        let written = Written { since, reason, by };
         let path = self.off_path();
         let text = serde_json::to_string(&written).map_err(|error| io("write", &path)(error.into()))?;
         self.make_dir(&self.dir)?;

@@ -11,6 +11,7 @@ mod faults;
 mod gpus;
 mod hugepages;
 mod machines;
+mod operator;
 mod outages;
 mod pinning;
 mod reject;
@@ -53,6 +54,7 @@ pub const ALL: &[&[Scenario]] = &[
     authority::ALL,
     hugepages::ALL,
     reject::ALL,
+    operator::ALL,
     exempt::ALL,
     daemon::ALL,
     outages::ALL,
