@@ -47,7 +47,7 @@ pub(super) fn read(root: &Root, warnings: &mut Vec<Warning>) -> Result<Cpus, Dis
 
 /// The CPUs that pods can have at all: a cgroup above them may have fewer than the machine, and what is
 /// outside of it no container gets, whatever its cpuset says.
-fn pods(root: &Root, online: &CpuSet) -> Result<Option<CpuSet>, DiscoverError> {
+pub(super) fn pods(root: &Root, online: &CpuSet) -> Result<Option<CpuSet>, DiscoverError> {
     for path in PODS {
         if let Some(cpus) = root.list::<CpuId>(path)? {
             // An empty set is a cgroup in the making.

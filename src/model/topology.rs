@@ -31,6 +31,7 @@ pub struct Topology {
     pub pci: Vec<PciDevice>,
     /// The PCI functions behind character devices, by major and minor number: one each, or those of a group that is
     /// handed to a virtual machine as a whole. Not part of the snapshot format.
+    #[serde(with = "pairs")]
     pub nodes: BTreeMap<(u32, u32), Vec<PciAddress>>,
     /// CPUs the machine can have, those that are offline or not plugged in too; `None` where nobody tells.
     /// Not part of the snapshot format.
@@ -41,6 +42,28 @@ pub struct Topology {
     /// What each fully qualified CDI name puts into a container: paths of device nodes, as the specs below
     /// `/etc/cdi` and `/var/run/cdi` list them. Not part of the snapshot format.
     pub cdi: BTreeMap<String, Vec<String>>,
+}
+
+/// A map whose keys are no text, as JSON would have them: a list of pairs.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    pub fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
+    }
 }
 
 /// A socket.

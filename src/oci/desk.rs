@@ -13,9 +13,9 @@ use crate::decision::{
     Verdict, hides_hugepages, names_gpus, wants_hugepages,
 };
 use crate::discover::{self, Root};
-use crate::host::{Cgroups, launcher};
+use crate::host::{Cgroups, KernelModes, launcher, mempolicy};
 use crate::ledger::Record;
-use crate::model::{ContainerFacts, ContainerId, ContainerKey, Rejection};
+use crate::model::{ContainerFacts, ContainerId, ContainerKey, MemoryMode, Rejection};
 use crate::store::{Allocation, By, Process, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -179,6 +179,16 @@ impl Desk {
             rest.push((allocation, known));
         }
         Ok(rest)
+    }
+
+    /// The newer memory policies of this kernel. Asking costs a thread: only where one of them may be wanted.
+    pub fn kernel_modes(&self, party: &Party) -> KernelModes {
+        use MemoryMode::{Preferred, PreferredMany, WeightedInterleave};
+        let newer = matches!(self.config.memory.mode, Some(Preferred | PreferredMany | WeightedInterleave));
+        match newer || party.asks_for_policy() {
+            true => mempolicy::kernel_modes(),
+            false => KernelModes::default(),
+        }
     }
 
     fn books(&self) -> Books<'_> {

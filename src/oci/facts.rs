@@ -39,6 +39,16 @@ pub struct Party {
     pub carries: Option<String>,
 }
 
+/// The annotation by which a pod asks for a memory policy; what follows says for which container.
+const MEMORY_POLICY: &str = "memory-policy.maitred.io";
+
+impl Party {
+    /// Whether its pod asks for a memory policy of its own.
+    pub(super) fn asks_for_policy(&self) -> bool {
+        self.pod.annotations.keys().any(|key| key.starts_with(MEMORY_POLICY))
+    }
+}
+
 /// Reads the facts of container `id`.
 pub(super) fn party(id: &str, outline: &Outline) -> Party {
     let names = Names::of(id, outline);

@@ -52,16 +52,6 @@ pub fn run(stage: Stage, surroundings: &Surroundings) -> Result<Ruling, OciError
 }
 
 fn precreate(input: String, surroundings: &Surroundings) -> Result<Ruling, OciError> {
-    // The runtime comes later, as a child of whoever has started us.
-    const FEATURES: Features = Features {
-        memory_policy: false,
-        preferred_many: false,
-        weighted_interleave: false,
-        inherits_policy: false,
-        args: true,
-        add_cdi: false,
-        remove_devices: true,
-    };
     let path = Path::new("the configuration on standard input");
     let mut bundle = Bundle::parse(input, path)?;
     if !surroundings.is_off() {
@@ -74,7 +64,7 @@ fn precreate(input: String, surroundings: &Surroundings) -> Result<Ruling, OciEr
             holder: books::process(Path::new("/"), caller),
             cgroups: place::candidates(cgroups_path.as_deref(), &id, false, None),
         };
-        let opened = open(surroundings).map(|desk| Desk { features: FEATURES, ..desk });
+        let opened = open(surroundings).map(|desk| Desk { features: in_time(&desk, &party), ..desk });
         let ruling = seat(opened, &party, place, |edit| bundle.edit(edit));
         if ruling != Ruling::Fine {
             return Ok(ruling);
@@ -83,6 +73,21 @@ fn precreate(input: String, surroundings: &Surroundings) -> Result<Ruling, OciEr
     let stdout = Path::new("standard output");
     std::io::stdout().write_all(bundle.text().as_bytes()).map_err(io("write", stdout))?;
     Ok(Ruling::Fine)
+}
+
+/// What can be changed while there is only the configuration. The runtime comes later, as a child of whoever has
+/// started us: it inherits nothing of ours, and which one it is nobody says.
+fn in_time(desk: &Desk, party: &Party) -> Features {
+    let modes = desk.kernel_modes(party);
+    Features {
+        memory_policy: false,
+        preferred_many: modes.preferred_many,
+        weighted_interleave: modes.weighted_interleave,
+        inherits_policy: false,
+        args: true,
+        add_cdi: false,
+        remove_devices: true,
+    }
 }
 
 fn open(surroundings: &Surroundings) -> Result<Desk, Box<Unready>> {

@@ -10,8 +10,7 @@ use super::surroundings::Surroundings;
 use super::{OciError, find, handover, journal, place};
 use crate::config::{Config, ConfigError};
 use crate::decision::{Delivery, Edit, Features};
-use crate::host::{KernelModes, RuntimeFeatures, mempolicy};
-use crate::model::MemoryMode;
+use crate::host::{RuntimeFeatures, mempolicy};
 use crate::store::{By, DEFAULT_DIR};
 use std::env;
 use std::ffi::OsString;
@@ -21,24 +20,15 @@ use std::path::{Path, PathBuf};
 /// The name of a link to this program that makes it the wrapper.
 pub const LINK: &str = "maitred-runtime";
 
-/// The annotation by which a pod asks for a memory policy; what follows says for which container.
-const MEMORY_POLICY: &str = "memory-policy.maitred.io";
-
 /// What the wrapper can still change: everything but what CDI names stand for, which its caller has expanded. Memory
 /// policies the runtime sets itself where it can; else it inherits ours.
 fn features(runtime: Option<&Path>, desk: &Desk, party: &Party) -> Features {
-    let asks = party.pod.annotations.keys().any(|key| key.starts_with(MEMORY_POLICY));
-    let wanted = desk.config.memory.mode.is_some() || asks;
+    let wanted = desk.config.memory.mode.is_some() || party.asks_for_policy();
     // Asking a runtime costs a process, the first time: only where the answer is of use.
     let runtime = runtime.filter(|_| wanted && desk.config.memory.delivery != Some(Delivery::Cpuset));
     let runtime = runtime.and_then(|runtime| RuntimeFeatures::of(runtime, desk.store.dir()).ok());
     let runtime = runtime.unwrap_or_default();
-    // Asking the kernel costs a thread: only for modes that old ones lack.
-    let newer = matches!(
-        desk.config.memory.mode,
-        Some(MemoryMode::Preferred | MemoryMode::PreferredMany | MemoryMode::WeightedInterleave)
-    );
-    let kernel = if newer || asks { mempolicy::kernel_modes() } else { KernelModes::default() };
+    let kernel = desk.kernel_modes(party);
     let modes = runtime.narrow(kernel);
     Features {
         memory_policy: runtime.sets_policies(),
