@@ -54,7 +54,6 @@ fn page(command: Command) -> (PathBuf, String) {
     let sections = sections(&command);
     let (verbs, root) = (command.get_subcommands().next().is_some(), name == "maitred");
     let man = Man::new(command.after_long_help(None).after_help(None)).title(name.to_uppercase());
-    let man = man.source(concat!("maitred ", env!("CARGO_PKG_VERSION"))).manual("maitred");
     let mut text = Vec::new();
     man.render_title(&mut text).unwrap();
     man.render_name_section(&mut text).unwrap();
