@@ -34,8 +34,14 @@ bench: setup         ## container creation without and with maitred, pods with p
 	@integration/lane-native.sh $(CACHE)/payload-release --bench-podresources 50
 	@integration/bench-oci.sh $(CACHE)/payload-release 40
 
+packages:            ## DEB and RPM for x86-64 and aarch64 into target/packages; the first run installs the tools
+	@packaging/build.sh
+
+packages-test: packages  ## install, upgrade, remove and purge them in roots of their own
+	@integration/lane-packages.sh
+
 clean:               ## take away everything that was built
 	cargo clean
 	rm -rf $(CACHE) 2>/dev/null || sudo rm -rf $(CACHE)
 
-.PHONY: help demo test test-all setup native oci guest bench clean
+.PHONY: help demo test test-all setup native oci guest bench packages packages-test clean

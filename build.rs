@@ -36,7 +36,11 @@ fn launcher(to: &Path) -> Result<(), Box<dyn Error>> {
     let kind = ["relocation-model=static", "target-feature=+crt-static"];
     let linked =
         ["-nostartfiles", "-nostdlib", "-static", LINKER_OPTIONS].map(|word| format!("link-arg={word}"));
-    let linker = std::env::var("RUSTC_LINKER").ok().map(|linker| format!("linker={linker}"));
+    println!("cargo::rerun-if-env-changed=MAITRED_LAUNCHER_LINKER");
+    // Packages are linked by zig for an old libc. The launcher has none, and zig does not know its options.
+    let linker =
+        ["MAITRED_LAUNCHER_LINKER", "RUSTC_LINKER"].into_iter().find_map(|name| std::env::var(name).ok());
+    let linker = linker.map(|linker| format!("linker={linker}"));
     let codegen = code.iter().chain(&kind).map(|word| (*word).to_owned());
     for option in codegen.chain(linked).chain(linker) {
         rustc.args(["-C", &option]);

@@ -37,3 +37,18 @@ step() {
     printf '%s' "$key" >"$cache/$name.done"
     say "$name: $((SECONDS - begin)) s"
 }
+
+# The Debian mirror this machine itself uses where it is a Debian; else mmdebstrap's own default.
+mirror() {
+    local codename
+    if [ -n "${MAITRED_MIRROR:-}" ]; then
+        echo "$MAITRED_MIRROR"
+        return
+    fi
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || return 0
+    # Other vendors name their suites so too, but have no component "main" there.
+    # shellcheck disable=SC2016  # apt fills these in
+    apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' |
+        awk -v suite="$codename" '$1 == suite && $2 == "main" { sub("/$", "", $3); print $3; exit }'
+}

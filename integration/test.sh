@@ -45,6 +45,11 @@ if [ "${1:-}" = all ]; then
     stage "native, proof without maitred" "$integration/lane-native.sh" "$cache/payload" --without-maitred
     stage "runc and podman, proof without maitred" "$integration/lane-oci.sh" "$cache/payload" --without-maitred
     stage "guest, proof without maitred" "$integration/lane-guest.sh" "$cache/payload" --without-maitred
+    stage "tools for packages" "$project/packaging/tools.sh"
+    stage "licences, bans and sources" "$cache/tools/bin/cargo-deny" --offline --all-features \
+        --config "$project/packaging/deny.toml" check bans licenses sources
+    stage "building the packages" "$project/packaging/build.sh"
+    stage "packages" "$integration/lane-packages.sh"
     stage "long churn and properties" env PROPTEST_CASES=20000 cargo test --test suite -- --nocapture churn engine
 fi
 

@@ -9,11 +9,12 @@
 //! | [`engine`] | verbs: admit a pod or a container over one occupancy | model |
 //! | [`ledger`] | who holds what; reserve, confirm, lend, release, replay | model, engine |
 //! | [`decision`] | the reducer: state and event in, outcome out | model, engine, ledger |
-//! | [`discover`] | the machine: sysfs, procfs, NVML and CDI specs to a topology; the kubelet's books | model |
+//! | [`discover`] | the machine: sysfs, procfs, NVML and CDI specs to a topology; the kubelet's books; what it and containerd are told | model |
 //! | [`host`] | this machine's cgroups and processes | model, decision |
 //! | [`store`] | what lies below `/run/maitred` | model |
 //! | [`config`] | the configuration file: raw and strict, then validated | model, engine, decision |
-//! | [`log`] | JSON lines, or text for people | model, decision, config |
+//! | [`log`] | JSON lines, or text for people; verdicts as the journal keeps them | model, decision, store, config |
+//! | [`metrics`] | what is counted, and the page it is served on | model, decision |
 //! | [`nri`] | containerd: mux, ttrpc, event loop | model, engine, ledger, decision, log |
 //! | [`oci`] | config.json, the runtime wrapper, hook stages | model, engine, ledger, decision, discover, host, store, config, log |
 //! | [`cli`] | one file a verb; where the rooms are put together | all above |
@@ -31,6 +32,7 @@ pub mod engine;
 pub mod host;
 pub mod ledger;
 pub mod log;
+pub mod metrics;
 pub mod model;
 pub mod nri;
 pub mod oci;

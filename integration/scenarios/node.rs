@@ -230,6 +230,26 @@ impl Node {
         Ok(())
     }
 
+    /// What one of maitred's own commands prints, whatever its verdict; nothing without maitred.
+    pub fn maitred_says(&self, arguments: &[&str]) -> Result<String> {
+        if !self.with_maitred {
+            return Ok("{\"findings\": []}".to_owned());
+        }
+        let output = Command::new(self.payload.join("maitred")).args(arguments).output()?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        let answered = matches!(output.status.code(), Some(0 | 1));
+        anyhow::ensure!(answered, "maitred {arguments:?}: {}: {text}", output.status);
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Exit status and standard output of one of maitred's own commands; what it says on standard error comes after.
+    pub fn maitred_answer(&self, arguments: &[&str]) -> Result<(i32, String)> {
+        let output = Command::new(self.payload.join("maitred")).args(arguments).output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let code = output.status.code().context("maitred was killed")?;
+        Ok((code, String::from_utf8_lossy(&text).into_owned()))
+    }
+
     pub fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -58,6 +58,17 @@ pub enum CliError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A directory given as a node has nothing of one.
+    #[error("{path} holds none of etc, proc, sys, var, run and opt: expected what was gathered of a node")]
+    NoNode {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Standard input can be read once.
+    #[error(
+        "- is named twice: expected standard input to be one of the files, or the machine, and the others to have names"
+    )]
+    StandardInput,
     /// No allocation is of such a container.
     #[error(
         "{id:?} has no placement on this node: expected the beginning of a container's id, a pod's UID or UID/CONTAINER"
@@ -65,6 +76,24 @@ pub enum CliError {
     NoContainer {
         /// What was typed.
         id: String,
+    },
+    /// Several are called so.
+    #[error("{name:?} is several: say which of {}", names.join(", "))]
+    Ambiguous {
+        /// What was typed.
+        name: String,
+        /// Names that tell them apart.
+        names: Vec<String>,
+    },
+    /// Nobody is called so.
+    #[error("nothing is known of {name:?} ({searched}){}", offer(near))]
+    Unknown {
+        /// What was typed.
+        name: String,
+        /// Where it was looked for.
+        searched: String,
+        /// Names much like it.
+        near: Vec<String>,
     },
     /// The output cannot be written.
     #[error("cannot write the output: {source}")]
@@ -86,14 +115,24 @@ pub enum CliError {
     Privileges(#[from] PrivilegeError),
 }
 
+fn offer(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        near => format!(": is it {}?", near.join(" or ")),
+    }
+}
+
 impl CliError {
     /// The process's exit status: 2 for bad usage or input, 3 where the system failed.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Log(_) | Self::Pod(_) | Self::NoContainer { .. } => 2,
+            Self::StandardInput => 2,
+            Self::Ambiguous { .. } | Self::Unknown { .. } => 2,
             Self::Oci(error) if error.is_input() => 2,
-            Self::Machine { .. } | Self::Read { .. } | Self::Snapshot { .. } | Self::Sysroot(_) => 2,
+            Self::NoNode { .. } | Self::Machine { .. } | Self::Read { .. } => 2,
+            Self::Snapshot { .. } | Self::Sysroot(_) => 2,
             Self::Store(_) | Self::Discover(_) | Self::Write { .. } => 3,
             Self::Nri(_) | Self::Oci(_) | Self::Host(_) | Self::Privileges(_) => 3,
         }

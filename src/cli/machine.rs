@@ -1,7 +1,7 @@
 //! Which machine a verb is about.
 
-use super::output::{self, Format};
-use super::{CliError, Exit, topology};
+use super::output::{self, Drawn};
+use super::{CliError, Exit, input, plan, topology};
 use crate::config::Config;
 use crate::discover::{self, Options, Root, snapshot};
 use crate::model::Topology;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Which machine: a snapshot, a directory, or this one.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Source {
-    /// A machine as `maitred topology -o json` prints it
+    /// A machine as `maitred topology -o json` prints it; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "sysroot")]
     pub topology: Option<PathBuf>,
     /// Read the machine from DIR/sys and DIR/proc [default: this machine]
@@ -19,6 +19,11 @@ pub struct Source {
 }
 
 impl Source {
+    /// Whether standard input is to be read for it.
+    pub(super) fn is_standard_input(&self) -> bool {
+        self.topology.as_deref().is_some_and(input::is_standard)
+    }
+
     /// Its name in errors.
     #[must_use]
     pub fn origin(&self) -> String {
@@ -32,10 +37,9 @@ impl Source {
     /// The snapshot or the machine cannot be read or contradicts itself.
     pub fn read(&self, driver_root: &Path) -> Result<Topology, CliError> {
         if let Some(path) = &self.topology {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| CliError::Read { path: path.clone(), source })?;
+            let (name, text) = input::read(path)?;
             return snapshot::from_json(&text)
-                .map_err(|source| CliError::Snapshot { path: path.clone(), source });
+                .map_err(|source| CliError::Snapshot { path: name.into(), source });
         }
         let read = |root: Root| discover::topology(&root, &Options::for_root(&root, Some(driver_root)));
         match &self.sysroot {
@@ -59,7 +63,7 @@ pub struct Args {
     pub config: Option<PathBuf>,
     /// What to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Format,
+    pub output: Drawn,
 }
 
 /// `maitred topology`: prints the machine.
@@ -70,7 +74,8 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let config = Config::load(args.config.as_deref())?;
     let machine = args.machine.read(&config.gpu.driver_root)?;
     output::print(&match args.output {
-        Format::Text => topology::render_text(&machine),
-        Format::Json => snapshot::to_json(&machine),
+        Drawn::Text => topology::render(&machine, plan::style()),
+        Drawn::Json => snapshot::to_json(&machine),
+        Drawn::Svg => topology::picture(&machine),
     })
 }

@@ -1,17 +1,26 @@
 //! What people type: one file a verb. [`Cli`] is what was typed, [`Cli::run`] does it.
 
 mod devices;
+pub mod doctor;
 mod error;
+pub mod explain;
+mod help;
 pub mod hook;
+mod input;
 pub mod machine;
+mod names;
+pub mod node;
 pub mod nri;
 pub mod output;
+pub mod picture;
 pub mod plan;
 pub mod runtime;
 mod shared;
+pub mod status;
 pub mod switch;
 pub mod topology;
 pub mod verify;
+mod watching;
 
 pub use error::CliError;
 
@@ -23,29 +32,41 @@ use std::ffi::OsString;
 /// Seats a container's CPUs, memory, hugepages, GPUs and NICs on one NUMA node, or refuses to start it and says
 /// why.
 #[derive(Debug, Parser)]
-#[command(name = "maitred", version, disable_help_subcommand = true, after_help = EXIT_STATUS)]
+#[command(name = "maitred", version, after_long_help = help::MAITRED)]
 pub struct Cli {
     /// The verb.
     #[command(subcommand)]
     pub command: Command,
 }
 
-const EXIT_STATUS: &str = "Exit status: 0 fine; 1 a negative finding, such as a rejected pod; 2 bad usage or input; \
-                           3 the system failed us.";
-
 /// The verbs there are.
 #[derive(Debug, Subcommand)]
 #[allow(missing_docs)] // A comment here would be the verb's help, in place of its arguments' own.
 pub enum Command {
+    #[command(after_long_help = help::NRI)]
     Nri(nri::Args),
+    #[command(after_long_help = help::HOOK)]
     Hook(hook::Args),
+    #[command(after_long_help = help::RUNTIME)]
     Runtime(runtime::Args),
+    #[command(after_long_help = help::TOPOLOGY)]
     Topology(machine::Args),
+    #[command(after_long_help = help::PLAN)]
     Plan(plan::Args),
+    #[command(after_long_help = help::STATUS)]
+    Status(status::Args),
+    #[command(after_long_help = help::EXPLAIN)]
+    Explain(explain::Args),
+    #[command(after_long_help = help::VERIFY)]
     Verify(verify::Args),
+    #[command(after_long_help = help::DOCTOR)]
+    Doctor(doctor::Args),
+    #[command(after_long_help = help::OFF)]
     Off(switch::OffArgs),
+    #[command(after_long_help = help::ON)]
     On(switch::OnArgs),
     /// Print the version
+    #[command(after_long_help = help::VERSION)]
     Version,
 }
 
@@ -107,7 +128,10 @@ impl Command {
             Self::Runtime(args) => Ok(runtime::run(&args.arguments)),
             Self::Topology(args) => machine::run(&args),
             Self::Plan(args) => plan::run(&args),
+            Self::Status(args) => status::run(&args),
+            Self::Explain(args) => explain::run(&args),
             Self::Verify(args) => verify::run(&args),
+            Self::Doctor(args) => doctor::run(&args),
             Self::Off(args) => switch::off(&args),
             Self::On(args) => switch::on(&args),
             Self::Version => output::print(&format!("maitred {}\n", env!("CARGO_PKG_VERSION"))),

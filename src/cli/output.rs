@@ -1,6 +1,8 @@
 //! Standard output and standard error, without the panics of `println!` on a closed pipe.
 
 use super::{CliError, Exit};
+use anstream::ColorChoice;
+use anstyle::Style;
 use std::io::{ErrorKind, Write};
 
 /// What to print.
@@ -12,9 +14,41 @@ pub enum Format {
     Json,
 }
 
+/// What to print of what can be drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Drawn {
+    /// Tables for people
+    Text,
+    /// JSON, for programs
+    Json,
+    /// A picture, for browsers and documents
+    Svg,
+}
+
 /// `1 CPU`, `2 CPUs`.
 pub(super) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Puts colours on words, where whoever reads takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Paint {
+    coloured: bool,
+}
+
+impl Paint {
+    /// For standard output: a terminal takes colours unless `NO_COLOR` is set, a pipe or a file does not.
+    pub fn of_stdout() -> Self {
+        Self { coloured: anstream::AutoStream::choice(&std::io::stdout()) != ColorChoice::Never }
+    }
+
+    /// The text in that style, or as it is.
+    pub fn paint(self, style: Style, text: &str) -> String {
+        match self.coloured {
+            true => format!("{style}{text}{style:#}"),
+            false => text.to_owned(),
+        }
+    }
 }
 
 /// Prints an answer. A reader that went away has read enough.
@@ -30,4 +64,16 @@ pub(super) fn print(text: &str) -> Result<Exit, CliError> {
 pub(super) fn note(text: &str) {
     // Nothing is left to tell it to when standard error is gone.
     let _ = writeln!(std::io::stderr(), "maitred: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_takes_colours_gets_them() {
+        let bold = Style::new().bold();
+        assert_eq!(Paint { coloured: true }.paint(bold, "error"), "\u{1b}[1merror\u{1b}[0m");
+        assert_eq!(Paint { coloured: false }.paint(bold, "error"), "error");
+    }
 }

@@ -36,9 +36,11 @@ pub fn off(args: &OffArgs) -> Result<Exit, CliError> {
     let store = Store::open(&args.store)?;
     let before = store.is_off()?;
     store.set_off(&args.reason)?;
+    let kept = before.as_ref().filter(|before| args.reason.is_empty() && !before.reason.is_empty());
+    let kept = kept.map(|before| format!(" (still: {})", before.reason)).unwrap_or_default();
     let already = if before.is_some() { "already " } else { "" };
     output::print(&format!(
-        "maitred is {already}off on this node: containers start unpinned until `maitred on`\n"
+        "maitred is {already}off on this node{kept}: containers start unpinned until `maitred on`\n"
     ))
 }
 

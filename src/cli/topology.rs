@@ -1,6 +1,8 @@
 //! `maitred topology`: the machine, for people.
 
 use super::output::count;
+use super::picture::{self, Picture};
+use super::plan::table::Style;
 use crate::model::{
     Bytes, CpuSet, Gpu, HugepagePool, HugepageSize, Nic, NodeId, NodeKind, NumaNode, Topology,
 };
@@ -12,13 +14,41 @@ use std::fmt::Display;
 /// Unknown is printed as `?`, nothing as `-`: a GPU on node `?` is not one on node 0.
 #[must_use]
 pub fn render_text(topology: &Topology) -> String {
-    let parts =
+    render(topology, Style { colours: false })
+}
+
+/// The same, with headings in bold and what is unknown in yellow where that can be seen.
+pub(super) fn render(topology: &Topology, style: Style) -> String {
+    let tables =
         [summary(topology), nodes(topology), distances(topology), gpus(&topology.gpus), nics(&topology.nics)];
-    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let parts: Vec<String> =
+        tables.iter().filter(|table| !table.rows.is_empty()).map(|table| table.text(style)).collect();
     parts.join("\n")
 }
 
-fn summary(topology: &Topology) -> String {
+/// The machine as a picture.
+#[must_use]
+pub fn picture(topology: &Topology) -> String {
+    picture::draw(&Picture {
+        topology,
+        heading: "maitred topology".into(),
+        summary: headline(topology),
+        parties: Vec::new(),
+        books: None,
+        notes: Vec::new(),
+    })
+}
+
+/// `2 nodes, 224 CPUs, 8 GPUs, 8 NICs`.
+pub(super) fn headline(topology: &Topology) -> String {
+    let mut parts = vec![count(topology.numa_nodes.len(), "node"), count(topology.cpus.len(), "CPU")];
+    for (number, noun) in [(topology.gpus.len(), "GPU"), (topology.nics.len(), "NIC")] {
+        parts.extend((number > 0).then(|| count(number, noun)));
+    }
+    parts.join(", ")
+}
+
+fn summary(topology: &Topology) -> Table {
     let mut table = Table::new([Left, Left]);
     let mut row = |name: &str, text: String| table.row([name.to_owned(), text]);
     row("CPUs", format!("{} online: {}", topology.cpus.len(), topology.cpus));
@@ -31,7 +61,7 @@ fn summary(topology: &Topology) -> String {
     if !topology.llcs.is_empty() {
         row("L3", format!("{}, {}", topology.llcs.len(), cache_sizes(topology)));
     }
-    table.text()
+    table
 }
 
 /// `2 threads each`, or `1 to 2 threads each` on a hybrid machine or with siblings offline.
@@ -51,7 +81,7 @@ fn cache_sizes(topology: &Topology) -> String {
     format!("{} each", sizes.iter().map(size).collect::<Vec<_>>().join(" or "))
 }
 
-fn nodes(topology: &Topology) -> String {
+fn nodes(topology: &Topology) -> Table {
     let mut table = Table::new([Right, Left, Right, Left, Right, Left, Left, Left]);
     table.row(["NODE", "KIND", "CPUS", "", "MEMORY", "HUGEPAGES", "GPUS", "NICS"]);
     for node in &topology.numa_nodes {
@@ -68,7 +98,7 @@ fn nodes(topology: &Topology) -> String {
             join(nics.map(|nic| &nic.name)),
         ]);
     }
-    table.text()
+    table
 }
 
 fn kind(node: &NumaNode) -> &'static str {
@@ -99,9 +129,9 @@ fn pools(pools: &BTreeMap<HugepageSize, HugepagePool>) -> String {
     join(filled.map(|(size, pool)| format!("{size} {}/{} free", pool.free, pool.total)))
 }
 
-fn distances(topology: &Topology) -> String {
+fn distances(topology: &Topology) -> Table {
     if topology.numa_nodes.iter().all(|node| node.distances.is_empty()) {
-        return String::new();
+        return Table::new([]);
     }
     let ids: Vec<NodeId> = topology.numa_nodes.iter().map(|node| node.id).collect();
     let mut table = Table::new(std::iter::repeat_n(Right, ids.len() + 1));
@@ -110,12 +140,12 @@ fn distances(topology: &Topology) -> String {
         let to = |other| node.distances.get(other).map_or_else(|| "?".to_owned(), u32::to_string);
         table.row(std::iter::once(node.id.to_string()).chain(ids.iter().map(to)));
     }
-    table.text()
+    table
 }
 
-fn gpus(gpus: &[Gpu]) -> String {
+fn gpus(gpus: &[Gpu]) -> Table {
     if gpus.is_empty() {
-        return String::new();
+        return Table::new([]);
     }
     let column = |name: &'static str, some: fn(&Gpu) -> bool| if gpus.iter().any(some) { name } else { "" };
     let own_node = column("OWN NODE", |gpu| gpu.memory_node.is_some());
@@ -137,7 +167,7 @@ fn gpus(gpus: &[Gpu]) -> String {
             if mig.is_empty() { String::new() } else { parts },
         ]);
     }
-    table.text()
+    table
 }
 
 /// `18 by switches` reach any GPU that has such; `4 to 1` are links of its own to that one.
@@ -152,9 +182,9 @@ fn nvlinks(gpu: &Gpu, all: &[Gpu]) -> String {
     join(switched.into_iter().chain(own))
 }
 
-fn nics(nics: &[Nic]) -> String {
+fn nics(nics: &[Nic]) -> Table {
     if nics.is_empty() {
-        return String::new();
+        return Table::new([]);
     }
     let mut table = Table::new([Left, Left, Right, Left]);
     table.row(["NIC", "PCI", "NODE", "VERBS"]);
@@ -162,7 +192,7 @@ fn nics(nics: &[Nic]) -> String {
         let verbs = nic.uverbs.iter().map(|number| format!("uverbs{number}"));
         table.row([nic.name.clone(), known(nic.pci.as_ref()), known(nic.numa_node.as_ref()), join(verbs)]);
     }
-    table.text()
+    table
 }
 
 fn known(value: Option<&impl Display>) -> String {
@@ -202,21 +232,46 @@ impl Table {
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 
-    fn text(&self) -> String {
+    /// Headings are in capitals.
+    fn text(&self, style: Style) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(|column| self.width(column)).collect();
         let mut text = String::new();
         for row in &self.rows {
             let cells = row.iter().enumerate().map(|(column, cell)| {
                 let width = widths[column];
-                match self.flush.get(column).copied().unwrap_or(Left) {
+                let cell = match self.flush.get(column).copied().unwrap_or(Left) {
                     Left => format!("{cell:<width$}"),
                     Right => format!("{cell:>width$}"),
-                }
+                };
+                if cell.trim() == "?" { style.yellow(&cell) } else { cell }
             });
-            text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+            let line = cells.collect::<Vec<_>>().join("  ");
+            let line = line.trim_end();
+            let heading = ["NODE", "DISTANCE", "GPU", "NIC"]
+                .iter()
+                .any(|word| row.first().is_some_and(|cell| cell == word));
+            text.push_str(&if heading { style.bold(line) } else { line.to_owned() });
             text.push('\n');
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::snapshot;
+
+    #[test]
+    fn colours_change_no_letter_and_show_what_is_unknown() {
+        let text = std::fs::read_to_string("packaging/examples/h100-server.json").unwrap();
+        let mut machine = snapshot::from_json(&text).unwrap();
+        machine.gpus[0].minor = None;
+        let coloured = render(&machine, Style { colours: true });
+        assert!(coloured.contains("\x1b[1mNODE ") && coloured.contains("\x1b[33m    ?\x1b[0m"), "{coloured}");
+        let plain =
+            ["\x1b[1m", "\x1b[33m", "\x1b[0m"].iter().fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(plain, render_text(&machine));
     }
 }

@@ -1,46 +1,52 @@
-//! `maitred verify`: running containers against their placement.
+//! `maitred verify`: running containers against their placement, and what else is where it should not be.
 
+mod beside;
+mod devices;
 mod json;
 mod text;
 
+use super::node::{Node, Place};
 use super::output::{self, Format};
 use super::{CliError, Exit};
 use crate::decision::{self, Drift, Seen};
 use crate::host::{Cgroups, HostError};
 use crate::ledger::{Record, RecordError};
 use crate::model::ContainerKey;
-use crate::store::{DEFAULT_DIR, Store};
-use std::path::{Path, PathBuf};
+use crate::store::Store;
+use beside::Beside;
+use std::path::Path;
 
 /// Compare running containers with their placement
 ///
-/// Reads what is effective: the cgroup's CPUs and nodes, and of each process the CPUs and nodes it may use, its
-/// memory policy, and the nodes on which its memory and its huge pages lie. Needs root.
+/// Reads what is effective: the cgroup's CPUs and nodes, and of each process the CPUs and nodes it and its threads may
+/// use, its memory policy, and the nodes on which its memory and its huge pages lie; and whether its GPUs and NICs are
+/// on the nodes of its memory. Then what is beside: containers and host processes that may run on CPUs which are
+/// somebody's alone, and containers that nobody placed, with what would become of them if they were created today.
+/// What those ask for is read from their cgroups and their environment; annotations are not seen there. Needs root.
 ///
-/// Exit status 1 where a container is not as it was placed.
+/// Exit status 1 where a container is not as it was placed, or another may run on its CPUs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only these: a container's id or the beginning of it, a pod's UID, or UID/CONTAINER
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// Say of each process what it has
+    /// Say of each process what it has, and name everybody else
     #[arg(short, long)]
     pub verbose: bool,
     /// What to print
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
-    /// Read the machine from DIR/sys and DIR/proc
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    pub sysroot: PathBuf,
-    /// Where allocations are kept
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_DIR, hide = true)]
-    pub store: PathBuf,
+    /// The node
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// A placement and what was found of it.
 pub(super) struct Checked {
     pub record: Record,
     pub found: Found,
+    /// What does not go together of its devices and the rest.
+    pub devices: Vec<String>,
 }
 
 /// What a container is like.
@@ -51,17 +57,26 @@ pub(super) enum Found {
     Running { seen: Seen, drifts: Vec<Drift> },
 }
 
-impl Found {
+impl Checked {
     fn drifted(&self) -> bool {
-        matches!(self, Self::Running { drifts, .. } if !drifts.is_empty())
+        matches!(&self.found, Found::Running { drifts, .. } if !drifts.is_empty() || !self.devices.is_empty())
     }
 
     fn word(&self) -> &'static str {
-        match self {
-            Self::Stopped => "stopped",
-            Self::Running { .. } if self.drifted() => "misaligned",
-            Self::Running { .. } => "aligned",
+        match self.found {
+            Found::Stopped => "stopped",
+            Found::Running { .. } if self.drifted() => "misaligned",
+            Found::Running { .. } => "aligned",
         }
+    }
+
+    /// What is not as it was placed, in words.
+    fn wrong(&self) -> Vec<String> {
+        let drifts = match &self.found {
+            Found::Stopped => return Vec::new(),
+            Found::Running { drifts, .. } => drifts,
+        };
+        drifts.iter().map(ToString::to_string).chain(self.devices.iter().cloned()).collect()
     }
 }
 
@@ -70,26 +85,39 @@ impl Found {
 /// # Errors
 /// No such container, or the store, a cgroup or a process cannot be read.
 pub fn run(args: &Args) -> Result<Exit, CliError> {
-    let records = chosen(records(&args.store)?, &args.ids)?;
-    let cgroups = Cgroups::find(&args.sysroot)?;
+    let sysroot = &args.place.sysroot;
+    let records = chosen(records(&args.place.store_dir())?, &args.ids)?;
+    let cgroups = Cgroups::find(sysroot)?;
+    // Placements can be checked on a machine that cannot be described; the rest of it cannot.
+    let node = Node::read(&args.place);
     let checked = records.into_iter().map(|(record, places)| {
-        let found = check(&cgroups, &args.sysroot, &record, &places)?;
-        Ok(Checked { record, found })
+        let found = check(&cgroups, sysroot, &record, &places)?;
+        let devices = node.as_ref().map(|node| devices::apart(node, &record)).unwrap_or_default();
+        Ok(Checked { record, found, devices })
     });
     let checked = checked.collect::<Result<Vec<_>, HostError>>()?;
+    let beside = match (&node, args.ids.is_empty()) {
+        (Ok(node), true) => Some(Beside::of(node, &cgroups)?),
+        (Ok(_), false) => None,
+        (Err(error), _) => {
+            output::note(&format!("placements alone are checked: {error}"));
+            None
+        }
+    };
     output::print(&match args.output {
-        Format::Text => text::of(&checked, args.verbose),
-        Format::Json => json::of(&checked),
+        Format::Text => text::of(&checked, beside.as_ref(), args.verbose),
+        Format::Json => json::of(&checked, beside.as_ref()),
     })?;
-    let drifted = checked.iter().any(|one| one.found.drifted());
-    Ok(if drifted { Exit::Negative } else { Exit::Fine })
+    let wrong = checked.iter().any(Checked::drifted) || beside.is_some_and(|beside| beside.is_wrong());
+    Ok(if wrong { Exit::Negative } else { Exit::Fine })
 }
 
 /// A placement, and where its cgroup is said to be.
 type Placed = (Record, Vec<String>);
 
-fn records(store: &Path) -> Result<Vec<Placed>, CliError> {
-    let loaded = Store::open(store)?.load()?;
+fn records(dir: &Path) -> Result<Vec<Placed>, CliError> {
+    let Some(store) = Store::look(dir)? else { return Ok(Vec::new()) };
+    let loaded = store.load()?;
     loaded.skipped.iter().for_each(|skipped| output::note(&skipped.to_string()));
     let mut records = Vec::new();
     for (key, json) in loaded.records {

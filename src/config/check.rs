@@ -13,6 +13,7 @@ use crate::model::{
     CpuOption, CpuOptions, CpuSet, DeviceId, MemoryMode, Policy, TopologyPolicy, UnknownLocality,
 };
 use crate::model::{MemoryManager, Scope};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const MODES: &Words<Mode> = &[("enforce", Mode::Enforce), ("audit", Mode::Audit)];
@@ -58,7 +59,12 @@ const DEADLINES: std::ops::RangeInclusive<i64> = 10..=60_000;
 
 /// The text of a file, checked; `origin` is its name.
 pub(super) fn check(text: &str, origin: &str) -> Checked<Config> {
-    let file = File { text, origin };
+    checked(File { text, origin, edited: false })
+}
+
+/// A file, checked.
+pub(super) fn checked(file: File<'_>) -> Checked<Config> {
+    let text = file.text;
     let raw: Raw = toml::from_str(text).map_err(|error| file.syntax(error))?;
     version(file, &raw)?;
     let default = Config::default();
@@ -83,8 +89,8 @@ pub(super) fn check(text: &str, origin: &str) -> Checked<Config> {
         exempt: exempt(file, &raw.exempt, default.exempt)?,
         failure: failure(file, &raw.failure, default.failure)?,
         log: log(file, &raw.log, default.log)?,
+        metrics: metrics(file, &raw.metrics, default.metrics)?,
     };
-    metrics(file, &raw.metrics)?;
     Ok(config)
 }
 
@@ -247,10 +253,16 @@ fn log(file: File<'_>, typed: &raw::Log, default: LogConfig) -> Checked<LogConfi
     })
 }
 
-fn metrics(file: File<'_>, typed: &raw::Metrics) -> Checked<()> {
+fn metrics(file: File<'_>, typed: &raw::Metrics, default: Option<SocketAddr>) -> Checked<Option<SocketAddr>> {
     let listen = file.at("metrics.listen", &typed.listen);
     match listen.get().map(String::as_str) {
-        None | Some("off") => Ok(()),
-        Some(_) => Err(listen.unsupported("use \"off\"")),
+        None => Ok(default),
+        Some("off") => Ok(None),
+        Some(text) => {
+            let address = text.parse();
+            address
+                .map(Some)
+                .map_err(|_| listen.wrong("an address with a port, such as \"127.0.0.1:9733\", or \"off\""))
+        }
     }
 }

@@ -52,18 +52,6 @@ pub enum ConfigError {
         /// What would be fine.
         expected: String,
     },
-    /// A value that is designed but not built.
-    #[error("{place}: {key} = {found} is not supported by this version: {instead}")]
-    Unsupported {
-        /// Where.
-        place: Place,
-        /// The key with its table.
-        key: String,
-        /// The value, as it is typed.
-        found: String,
-        /// What to do instead.
-        instead: String,
-    },
     /// Two values that exclude each other.
     #[error("{place}: {key}: {one} cannot be combined with {other}")]
     Exclusive {
@@ -75,6 +63,14 @@ pub enum ConfigError {
         one: String,
         /// The other.
         other: String,
+    },
+    /// No key and value.
+    #[error(
+        "--set {text}: expected KEY=VALUE with a key of the configuration, such as policy.topology=restricted"
+    )]
+    Set {
+        /// What was typed.
+        text: String,
     },
     /// A file without its format's version.
     #[error("{origin}: version is missing: expected the line \"version = 1\" before the first table")]

@@ -17,6 +17,8 @@ pub(super) struct File<'a> {
     pub text: &'a str,
     /// The file's name.
     pub origin: &'a str,
+    /// It is not as anybody typed it, so its lines are nobody's.
+    pub edited: bool,
 }
 
 impl<'a> File<'a> {
@@ -32,18 +34,43 @@ impl<'a> File<'a> {
 
     /// The place of an offset.
     pub fn place(self, offset: Option<usize>) -> Place {
-        let before = offset.and_then(|offset| self.text.as_bytes().get(..offset));
+        let before = offset.and_then(|offset| self.text.as_bytes().get(..offset)).filter(|_| !self.edited);
         let line = before.map(|before| 1 + before.iter().filter(|byte| **byte == b'\n').count());
         Place { origin: self.origin.to_owned(), line }
     }
 
-    /// The parser's error, on one line and with the file's name.
+    /// The parser's error, on one line and with the file's name; a value of another type in our words.
     pub fn syntax(self, mut error: toml::de::Error) -> ConfigError {
-        let place = self.place(error.span().map(|span| span.start));
+        let span = error.span();
+        let place = self.place(span.as_ref().map(|span| span.start));
         // Without its input the error prints the key and not a drawing of the line.
         error.set_input(None);
-        ConfigError::Syntax { place, message: error.to_string().trim_end().replace('\n', " ") }
+        let text = error.to_string();
+        let key = text.lines().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+        let found = span.and_then(|span| self.text.get(span)).filter(|found| !found.contains('\n'));
+        match (expected_type(error.message()), key, found) {
+            (Some(expected), Some(key), Some(found)) => {
+                let (key, found) = (key.to_owned(), found.chars().take(80).collect());
+                ConfigError::Value { place, key, found, expected: expected.to_owned() }
+            }
+            _ => ConfigError::Syntax { place, message: text.trim_end().replace('\n', " ") },
+        }
     }
+}
+
+/// What a value of the wrong type should have been, for who knows TOML by this file alone.
+fn expected_type(message: &str) -> Option<&'static str> {
+    let (_, expected) = message.strip_prefix("invalid type: ")?.rsplit_once(", expected ")?;
+    Some(match expected {
+        "a string" => "a text in double quotes",
+        "a boolean" => "true or false, without quotes",
+        "i64" => "a whole number, without quotes",
+        "a sequence" => "a list, such as [\"a\", \"b\"]",
+        "a map" => "a table, such as { 0 = { memory = \"4Gi\" } }",
+        // A table of the file: its keys stand on lines below [NAME].
+        name if name.starts_with("struct ") => "a table: its keys on lines of their own below [its name]",
+        _ => return None,
+    })
 }
 
 /// The value of a key, present or not.
@@ -63,12 +90,6 @@ impl<'a, T> Field<'a, T> {
     pub fn wrong(&self, expected: impl Into<String>) -> ConfigError {
         let (place, key, found) = self.facts();
         ConfigError::Value { place, key, found, expected: expected.into() }
-    }
-
-    /// The value is designed but not built.
-    pub fn unsupported(&self, instead: &str) -> ConfigError {
-        let (place, key, found) = self.facts();
-        ConfigError::Unsupported { place, key, found, instead: instead.to_owned() }
     }
 
     /// The value contradicts another.

@@ -8,6 +8,7 @@ mod field;
 mod glob;
 mod raw;
 mod reserved;
+mod set;
 
 pub use error::{ConfigError, Place};
 pub use glob::Glob;
@@ -23,6 +24,7 @@ use crate::model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -58,6 +60,8 @@ pub struct Config {
     pub failure: FailureConfig,
     /// `[log]`.
     pub log: LogConfig,
+    /// Where metrics are served; `None` is nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Who picks exclusive CPUs.
@@ -188,9 +192,13 @@ impl Default for Config {
             },
             failure: FailureConfig { policy: FailurePolicy::Reject, deadline: Duration::from_millis(1000) },
             log: LogConfig { level: LogLevel::Info, format: LogFormat::Auto },
+            metrics: Some(METRICS),
         }
     }
 }
+
+/// Loopback, and a port that no other exporter is known to take.
+const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9733);
 
 /// Control plane, device plugins and CNI of an RKE2 node.
 const EXEMPT_NAMESPACES: [&str; 5] =
@@ -221,6 +229,25 @@ impl Config {
         }
         let table: toml::Table = text.parse().ok()?;
         table.get("runtime")?.get("path")?.as_str().filter(|path| *path != "auto").map(PathBuf::from)
+    }
+
+    /// The same with some keys set to other values, `policy.topology=restricted` or `memory.reserved.1.memory="8Gi"`:
+    /// what would be, under another configuration.
+    ///
+    /// # Errors
+    /// As for [`Config::load`], or what is set is no key and value, or not one of the configuration.
+    pub fn load_with(path: Option<&Path>, sets: &[String]) -> Result<Self, ConfigError> {
+        let config = Self::load(path)?;
+        if sets.is_empty() {
+            return Ok(config);
+        }
+        let file = path.unwrap_or(Path::new(DEFAULT_PATH));
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if path.is_none() && error.kind() == ErrorKind::NotFound => "version = 1".into(),
+            Err(source) => return Err(ConfigError::Read { path: file.to_owned(), source }),
+        };
+        set::set(&text, sets)
     }
 
     /// Reads the text of a file; `origin` is its name in errors.

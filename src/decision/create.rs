@@ -4,7 +4,7 @@ use super::annotated::{POOLED_GPU, Understood, invalid};
 use super::ineligible::is_ineligible;
 use super::seat::{self, Seated};
 use super::state::Role;
-use super::step::{key, verdict};
+use super::step::{key, refused, verdict};
 use super::understand::{self, Moment};
 use super::words::{describe, placed_line, sentence, shared_line};
 use super::{
@@ -263,12 +263,13 @@ fn share_exempt(
     why: &str,
     settings: &Settings,
 ) -> Outcome {
-    let (text, warn) = match would_be {
-        Ok((Some(seated), _)) => (format!("{why}; would have been {}", sentence(&seated.placement)), false),
-        Ok((None, _)) => (why.to_owned(), false),
-        Err(rejection) => (format!("{why}; would have been refused: {rejection}"), true),
+    let (text, rejection) = match would_be {
+        Ok((Some(seated), _)) => (format!("{why}; would have been {}", sentence(&seated.placement)), None),
+        Ok((None, _)) => (why.to_owned(), None),
+        Err(rejection) => (format!("{why}; would have been refused: {rejection}"), Some(rejection)),
     };
-    let line = Verdict { warn, ..verdict(pod, Some(container), Decision::Exempt, text) };
+    let line = verdict(pod, Some(container), Decision::Exempt, text);
+    let line = Verdict { warn: rejection.is_some(), rejection, ..line };
     let shared = share(state, pod, container, None, line, settings);
     hold_given(state, pod, container);
     shared
@@ -297,7 +298,7 @@ fn refuse(
     let known = state.known(&pod.uid, &container.name);
     let request = understand::understand(pod, container, Moment::Making, known, &state.topology, settings)
         .map(|understood| describe(&understood.request));
-    let line = verdict(pod, Some(container), Decision::Rejected, rejection.to_string());
+    let line = refused(pod, Some(container), &rejection);
     Outcome {
         verdicts: vec![Verdict { request: request.unwrap_or_default(), ..line }],
         reply: Reply::Refuse(rejection),

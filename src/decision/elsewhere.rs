@@ -123,5 +123,7 @@ fn contested(key: &ContainerKey, id: &ContainerId, why: String) -> Verdict {
         request: String::new(),
         placement: None,
         memory_policy: None,
+        rejection: None,
+        ineligible: false,
     }
 }

@@ -11,7 +11,8 @@ const MOST_SHARES: u64 = 262_144;
 
 /// The QoS class, from the cgroup parent's name alone: `…/kubepods/pod<uid>` or `kubepods-pod<uid>.slice` is
 /// Guaranteed; anything that no kubelet makes is unknown.
-pub(super) fn qos(cgroup_parent: &str) -> Qos {
+#[must_use]
+pub fn qos(cgroup_parent: &str) -> Qos {
     let last = cgroup_parent.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let words: Vec<&str> = match last.strip_suffix(".slice") {
         Some(slice) => slice.split('-').collect(),

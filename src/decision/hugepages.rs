@@ -49,6 +49,12 @@ impl State {
         })
     }
 
+    /// What is taken as a container meets it that nobody knows yet: of huge pages no more is free than really is.
+    #[must_use]
+    pub fn occupancy(&self) -> Cow<'_, Occupancy> {
+        self.occupancy_for(&ContainerKey::new("".into(), "".into()))
+    }
+
     /// The occupancy as `key` meets it: of huge pages no more than are really free, less what others have been
     /// promised and do not use yet. Its own promise does not stand in its own way.
     pub(super) fn occupancy_for(&self, key: &ContainerKey) -> Cow<'_, Occupancy> {

@@ -175,4 +175,8 @@ pub struct Verdict {
     pub placement: Option<Placement>,
     /// Its memory policy, how that reaches it, and why not better; `None` is that it has none.
     pub memory_policy: Option<String>,
+    /// The refusal, or what would have been one, with its evidence.
+    pub rejection: Option<Box<Rejection>>,
+    /// It has a GPU, a NIC or huge pages and gets no exclusive CPUs, without having asked for that.
+    pub ineligible: bool,
 }

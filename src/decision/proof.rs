@@ -24,6 +24,8 @@ pub struct SeenProcess {
     pub pid: u32,
     /// `Cpus_allowed_list`.
     pub cpus: CpuSet,
+    /// The same of threads that have others, by their number.
+    pub threads: BTreeMap<u32, CpuSet>,
     /// `Mems_allowed_list`.
     pub mems: NodeSet,
     /// The memory policies its areas have, as the kernel prints them (`bind=static:1`).
@@ -42,6 +44,8 @@ pub enum Drift {
     Mems { effective: NodeSet, expected: NodeSet },
     /// A process may run elsewhere.
     ProcessCpus { pid: u32, allowed: CpuSet, expected: CpuSet },
+    /// A thread of a process may run elsewhere.
+    ThreadCpus { pid: u32, thread: u32, allowed: CpuSet, expected: CpuSet },
     /// A process may have memory from elsewhere.
     ProcessMems { pid: u32, allowed: NodeSet, expected: NodeSet },
     /// No process has any memory of the policy it was to start with.
@@ -63,6 +67,12 @@ impl fmt::Display for Drift {
             }
             Self::ProcessCpus { pid, allowed, expected } => {
                 write!(f, "process {pid} may run on CPUs {allowed}, expected only {expected}")
+            }
+            Self::ThreadCpus { pid, thread, allowed, expected } => {
+                write!(
+                    f,
+                    "thread {thread} of process {pid} may run on CPUs {allowed}, expected only {expected}"
+                )
             }
             Self::ProcessMems { pid, allowed, expected } => {
                 write!(f, "process {pid} may have memory of nodes {allowed}, expected only {expected}")
@@ -107,7 +117,16 @@ fn cpus(expected: &CpuSet, seen: &Seen) -> Vec<Drift> {
         allowed: process.cpus.clone(),
         expected: expected.clone(),
     });
-    cgroup.chain(wide).collect()
+    let escaped = seen.processes.iter().flat_map(|process| {
+        let wide = process.threads.iter().filter(|(_, cpus)| !cpus.is_subset(expected));
+        wide.map(|(thread, allowed)| Drift::ThreadCpus {
+            pid: process.pid,
+            thread: *thread,
+            allowed: allowed.clone(),
+            expected: expected.clone(),
+        })
+    });
+    cgroup.chain(wide).chain(escaped).collect()
 }
 
 fn mems(expected: &NodeSet, seen: &Seen) -> Vec<Drift> {
@@ -177,6 +196,7 @@ mod tests {
         let process = SeenProcess {
             pid: 7,
             cpus: "4-5".parse().unwrap(),
+            threads: [(8, "4".parse().unwrap())].into(),
             mems: "1".parse().unwrap(),
             policies: ["bind=static:1".to_owned(), "default".to_owned()].into(),
             memory: [(NodeId(0), Bytes(0)), (NodeId(1), Bytes(4096))].into(),
@@ -193,6 +213,12 @@ mod tests {
         let mut seen = seen();
         change(&mut seen);
         drifts(&placement(), &seen).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_thread_that_may_run_elsewhere_has_escaped() {
+        let told = said(|seen| drop(seen.processes[0].threads.insert(9, "5,12".parse().unwrap())));
+        assert_eq!(told, ["thread 9 of process 7 may run on CPUs 5,12, expected only 4-7"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Pods as a whole: whether there is a table for them at all, and the end of what they held.
 
-use super::step::verdict;
+use super::step::{refused, verdict};
 use super::{Decision, GpuPlacement, Outcome, Reply, Settings, State, Verdict, encoded, understand};
 use crate::engine::{self, GPU, Occupancy, Seat};
 use crate::model::{
@@ -19,12 +19,11 @@ pub(super) fn run(state: &mut State, pod: PodFacts, settings: &Settings) -> Outc
         match exempt {
             Some(why) => {
                 let reason = format!("{why}; would have been refused: {rejection}");
-                outcome
-                    .verdicts
-                    .push(Verdict { warn: true, ..verdict(&pod, None, Decision::Exempt, reason) });
+                let line = verdict(&pod, None, Decision::Exempt, reason);
+                outcome.verdicts.push(Verdict { warn: true, rejection: Some(rejection), ..line });
             }
             None => {
-                outcome.verdicts.push(verdict(&pod, None, Decision::Rejected, rejection.to_string()));
+                outcome.verdicts.push(refused(&pod, None, &rejection));
                 outcome.reply = Reply::Refuse(rejection);
                 return outcome;
             }

@@ -104,6 +104,16 @@ pub(super) fn verdict(
         request: String::new(),
         placement: None,
         memory_policy: None,
+        rejection: None,
+        ineligible: false,
+    }
+}
+
+/// The log line of a refusal.
+pub(super) fn refused(pod: &PodFacts, container: Option<&ContainerFacts>, rejection: &Rejection) -> Verdict {
+    Verdict {
+        rejection: Some(Box::new(rejection.clone())),
+        ..verdict(pod, container, Decision::Rejected, rejection.to_string())
     }
 }
 
@@ -201,7 +211,7 @@ fn resized(placement: &crate::model::Placement, wanted: &Resources, by_kubelet: 
 fn refuse(pod: &PodFacts, container: &ContainerFacts, text: String) -> Outcome {
     let rejection = invalid(&container.name, text);
     Outcome {
-        verdicts: vec![verdict(pod, Some(container), Decision::Rejected, rejection.to_string())],
+        verdicts: vec![refused(pod, Some(container), &rejection)],
         reply: Reply::Refuse(rejection),
         ..Outcome::default()
     }
@@ -229,7 +239,7 @@ pub fn failure(event: &Event, allotment: Option<&PodAllotment>, settings: &Setti
     }
     let rejection = Rejection::of_container(Reason::Internal, container.name.clone(), text);
     Outcome {
-        verdicts: vec![verdict(pod, Some(container), Decision::Rejected, rejection.to_string())],
+        verdicts: vec![refused(pod, Some(container), &rejection)],
         reply: Reply::Refuse(Box::new(rejection)),
         ..Outcome::default()
     }

@@ -50,6 +50,7 @@ pub(super) fn placed_line(
         request: describe(&understood.request),
         placement: Some(placement.clone()),
         warn: forgotten || (understood.every_gpu && !hidden),
+        ineligible: forgotten,
         ..verdict(pod, Some(container), Decision::Placed, reason)
     }
 }

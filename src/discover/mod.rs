@@ -6,8 +6,10 @@
 
 mod cdi;
 mod char_devices;
+pub mod containerd;
 mod cpus;
 mod error;
+mod globs;
 mod gpus;
 pub mod kubelet;
 mod nics;
@@ -15,19 +17,28 @@ mod nodes;
 mod nvml;
 mod parse;
 mod pci;
+mod place;
+mod plugins;
+mod processes;
 mod root;
 mod sign;
 mod signs;
 pub mod snapshot;
+mod sockets;
+mod yaml;
 
 pub use error::{DiscoverError, Warning};
 pub use kubelet::{
     CpuManager, Kubelet, KubeletCpuState, PodName, kubelet_cpu_manager, kubelet_cpu_policy, kubelet_devices,
 };
 pub use nodes::free_hugepages;
+pub use place::{Place, Said};
+pub use plugins::{PluginFile, nri_plugins};
+pub use processes::{Process, processes};
 pub use root::Root;
 pub use sign::{Sign, sign};
 pub use signs::{refresh_amounts, signs};
+pub use sockets::Sockets;
 
 use crate::model::{NodeSet, Topology};
 use std::path::{Path, PathBuf};

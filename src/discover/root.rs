@@ -11,9 +11,10 @@ use crate::model::IdSet;
 use crate::model::{Id, ListError};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::string::FromUtf8Error;
 
 /// The most that is read of one file. The kernel's are a page; the kubelet's state is far below.
 const LIMIT: u64 = 1 << 20;
@@ -49,6 +50,20 @@ impl Root {
         }
     }
 
+    /// What was gathered of a node into `dir`, such as a support bundle: any part of it may be absent; `/` is this
+    /// machine.
+    ///
+    /// # Errors
+    /// Where there is no such directory.
+    pub fn gathered(dir: impl AsRef<Path>) -> Result<Self, DiscoverError> {
+        let asked = dir.as_ref();
+        let dir = fs::canonicalize(asked).map_err(|source| failed("open", asked.into(), source))?;
+        match dir.is_dir() {
+            true => Ok(Self { host: dir == Path::new("/"), dir }),
+            false => Err(DiscoverError::Missing { path: dir, expected: "a directory" }),
+        }
+    }
+
     /// Whether this is the machine that runs us: only then do drivers' libraries speak of it.
     #[must_use]
     pub fn is_host(&self) -> bool {
@@ -64,22 +79,55 @@ impl Root {
     /// The text of a file, without white space or zero bytes around it; `None` where there is none.
     ///
     /// # Errors
-    /// Where it is there and cannot be read, is no regular file, too large, or not UTF-8.
+    /// As [`Root::text`].
     pub fn read(&self, inside: &str) -> Result<Option<String>, DiscoverError> {
+        Ok(self.text(inside)?.map(|text| parse::bare(&text).to_owned()))
+    }
+
+    /// The text of a file as it is; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where it is there and cannot be read, is no regular file, too large, or not UTF-8.
+    pub fn text(&self, inside: &str) -> Result<Option<String>, DiscoverError> {
+        self.text_up_to(inside, LIMIT)
+    }
+
+    /// The same of a file that may have so many bytes: some of the kernel's grow with the machine.
+    ///
+    /// # Errors
+    /// As [`Root::text`].
+    pub fn text_up_to(&self, inside: &str, limit: u64) -> Result<Option<String>, DiscoverError> {
         let path = self.full(inside);
         let Some(file) = self.open_file(inside, &path)? else { return Ok(None) };
         tracing::trace!(target: "maitred::read", path = %path.display());
         // Most of the kernel's files fit, and are then read at once.
         let mut bytes = Vec::with_capacity(4096);
-        let read = file.take(LIMIT + 1).read_to_end(&mut bytes);
+        let read = file.take(limit + 1).read_to_end(&mut bytes);
         read.map_err(|source| failed("read", path.clone(), source))?;
-        if bytes.len() as u64 > LIMIT {
-            return Err(DiscoverError::TooLarge { path, limit: LIMIT });
+        if bytes.len() as u64 > limit {
+            return Err(DiscoverError::TooLarge { path, limit });
         }
-        match std::str::from_utf8(&bytes) {
-            Ok(text) => Ok(Some(parse::bare(text).to_owned())),
-            Err(_) => Err(malformed(path, &String::from_utf8_lossy(&bytes), "UTF-8 text")),
-        }
+        let not_text =
+            |error: FromUtf8Error| malformed(path, &String::from_utf8_lossy(error.as_bytes()), "UTF-8 text");
+        String::from_utf8(bytes).map(Some).map_err(not_text)
+    }
+
+    /// The last lines of a file that may be long, such as a log, and whole lines only; `None` where there is none. What
+    /// is not UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// As [`Root::read`], but for size and text.
+    pub fn last_lines(&self, inside: &str) -> Result<Option<String>, DiscoverError> {
+        let path = self.full(inside);
+        let Some(mut file) = self.open_file(inside, &path)? else { return Ok(None) };
+        let length = file.metadata().map_err(|source| failed("look at", path.clone(), source))?.len();
+        let mut bytes = Vec::new();
+        let sought = file.seek(SeekFrom::Start(length.saturating_sub(LIMIT)));
+        let read = sought.and_then(|_| file.take(LIMIT).read_to_end(&mut bytes));
+        read.map_err(|source| failed("read", path, source))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let whole = if length > LIMIT { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text };
+        Ok(Some(whole.to_owned()))
     }
 
     /// The text of a file that must be there.
@@ -324,6 +372,18 @@ mod tests {
         fs::write(dir.path().join("sys/binary"), vec![0xff; 4096]).unwrap();
         assert!(matches!(root.read("sys/large").unwrap_err(), DiscoverError::TooLarge { .. }));
         assert!(root.read("sys/binary").unwrap_err().to_string().len() < 500);
+    }
+
+    #[test]
+    fn of_a_long_log_the_last_lines_are_read() {
+        let (dir, root) = tree();
+        let lines: String = (0..200_000).map(|line| format!("line {line}\n")).collect();
+        fs::write(dir.path().join("sys/log"), lines).unwrap();
+        let read = root.last_lines("sys/log").unwrap().unwrap();
+        assert!(read.starts_with("line ") && read.ends_with("\nline 199999\n") && read.len() < 1 << 20);
+        fs::write(dir.path().join("sys/log"), b"one \xff\n").unwrap();
+        assert_eq!(root.last_lines("sys/log").unwrap().unwrap(), "one \u{fffd}\n");
+        assert_eq!(root.last_lines("sys/none").unwrap(), None);
     }
 
     #[test]

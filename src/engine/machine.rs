@@ -370,7 +370,8 @@ impl Machine {
     }
 
     /// The nodes a placement's CPUs, memory and devices are on.
-    pub(super) fn used_by(&self, placement: &Placement) -> NodeSet {
+    #[must_use]
+    pub fn used_by(&self, placement: &Placement) -> NodeSet {
         let on = |index: &usize| !self.cpus[*index].is_disjoint(&placement.cpus);
         let cpus: Mask = (0..self.cpus.len()).filter(on).collect();
         let devices = placement.devices.iter().flat_map(|(resource, ids)| {

@@ -65,6 +65,9 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
     let seat = refusal.seat.and_then(|seat| offer.confines(seat));
     let on_seat = seat.map(|mask| format!(" on the pod's {}", offer.machine.node_set(mask).words()));
     let on_seat = on_seat.unwrap_or_default();
+    if let Some(text) = beyond(offer, refusal) {
+        return (text, false);
+    }
     let text = match &refusal.failure {
         Failure::Affinity => return (no_nodes(offer, refusal.need.as_ref(), wanted), true),
         Failure::UnknownLocality { resource, id: Some(id) } => {
@@ -116,6 +119,34 @@ fn reason(offer: &Offer, refusal: &Refusal, wanted: &str) -> (String, bool) {
         }
     };
     (text, false)
+}
+
+/// That the whole machine has too few of what was looked for, wherever it was: then it is not a matter of nodes.
+fn beyond(offer: &Offer, refusal: &Refusal) -> Option<String> {
+    let (machine, need) = (offer.machine, refusal.need.as_ref()?);
+    let tell = |resource: Resource, needed: usize, all: usize| {
+        let needed = (all < needed).then(|| resource.amount(needed as u64))?;
+        Some(match all {
+            0 => format!("{needed} needed, but the machine has none"),
+            all => format!("{needed} needed, more than the {all} that the whole machine has for containers"),
+        })
+    };
+    let of = |resource: &ResourceName, needed| {
+        tell(Resource::Device(resource.clone()), needed, machine.devices(resource).len())
+    };
+    let single = offer.policy.topology == TopologyPolicy::SingleNumaNode;
+    match &refusal.failure {
+        Failure::Cpus { .. } | Failure::Affinity if !single => {
+            let all = machine.placeable().difference(machine.reserved()).len();
+            let devices =
+                || need.devices.iter().find_map(|(resource, devices)| of(resource, devices.total()));
+            tell(Resource::Cpu, need.cpus, all).or_else(devices)
+        }
+        Failure::Devices { resource, .. } | Failure::UnknownLocality { resource, id: None } => {
+            of(resource, need.devices.get(resource)?.total())
+        }
+        _ => None,
+    }
 }
 
 /// Why no node set holds the memory: there is not so much at all, it is taken, or it cannot be combined.

@@ -88,7 +88,8 @@ impl Machine {
     }
 
     /// The resource whose devices these really are.
-    pub(super) fn family<'a>(&'a self, resource: &'a ResourceName) -> &'a ResourceName {
+    #[must_use]
+    pub fn family<'a>(&'a self, resource: &'a ResourceName) -> &'a ResourceName {
         self.families.get(resource).unwrap_or(resource)
     }
 

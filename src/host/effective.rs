@@ -2,6 +2,7 @@
 
 use super::cgroups::absent;
 use super::error::{io, read};
+use super::everybody::threads;
 use super::process::{PolicyUse, allowed, numa_maps};
 use super::{Cgroups, HostError, NumaMaps};
 use crate::decision::{Seen, SeenProcess};
@@ -44,7 +45,10 @@ impl Cgroups {
     }
 
     /// The processes of a container, those of nested cgroups included.
-    fn processes(&self, cgroups_path: &str) -> Result<Vec<u32>, HostError> {
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not the kernel's.
+    pub fn processes(&self, cgroups_path: &str) -> Result<Vec<u32>, HostError> {
         let mut dirs = vec![self.cpuset.container(cgroups_path)?];
         let mut pids = Vec::new();
         while let Some(dir) = dirs.pop().filter(|_| pids.len() < MOST_PROCESSES) {
@@ -92,7 +96,7 @@ impl Cgroups {
 }
 
 /// The cgroups right below one; none where it has ended.
-fn below(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
+pub(super) fn below(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
     let entries = match std::fs::read_dir(dir) {
         Err(_) if absent(dir).is_some() => return Ok(Vec::new()),
         entries => entries.map_err(io("list", dir))?,
@@ -112,6 +116,7 @@ fn process(root: &Path, pid: u32) -> Result<Option<SeenProcess>, HostError> {
     }
     Ok(Some(SeenProcess {
         pid,
+        threads: threads(root, pid, &allowed.cpus)?,
         cpus: allowed.cpus,
         mems: allowed.mems,
         policies: maps.into_keys().collect(),

@@ -47,6 +47,20 @@ impl Cgroups {
         self.cpuset.container(cgroups_path).is_ok_and(|dir| dir.is_dir())
     }
 
+    /// The absolute path within the hierarchy of what `cgroupsPath` spells; `None` is no such spelling.
+    #[must_use]
+    pub fn path_of(&self, cgroups_path: &str) -> Option<String> {
+        let dir = self.cpuset.container(cgroups_path).ok()?;
+        Some(format!("/{}", dir.strip_prefix(&self.cpuset.mount).unwrap_or(&dir).display()))
+    }
+
+    /// Whether two spellings of `cgroupsPath` name the same cgroup.
+    #[must_use]
+    pub fn is_same(&self, one: &str, other: &str) -> bool {
+        let dirs = [one, other].map(|path| self.cpuset.container(path).ok());
+        dirs[0].is_some() && dirs[0] == dirs[1]
+    }
+
     /// Whether a pod's cgroup is there.
     #[must_use]
     pub fn pod_is_there(&self, cgroup_parent: &str) -> bool {

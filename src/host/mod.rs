@@ -3,14 +3,18 @@
 //! The cgroup file is the truth: a runtime may log a failed update and go on. Everything is reached
 //! from a root directory, `/` on a real machine, that holds `proc/` and `sys/`.
 
+mod ask;
 mod cgroup_path;
 mod cgroups;
+mod containers;
 mod cpuset;
 mod effective;
 mod error;
+mod everybody;
 mod hugetlb;
 pub mod launcher;
 mod life;
+mod limits;
 pub mod mempolicy;
 mod mounts;
 pub mod privileges;
@@ -18,9 +22,13 @@ mod process;
 mod quota;
 mod runtime_features;
 
+pub use ask::answer;
 pub use cgroups::Cgroups;
+pub use containers::FoundContainer;
 pub use error::HostError;
+pub use everybody::{HostProcess, everybody};
 pub use life::{name, start_time};
+pub use limits::{Limits, environment, oom_score_adj};
 pub use mempolicy::KernelModes;
 pub use mounts::hugetlbfs_page_sizes;
 pub use process::{Allowed, NumaMaps, PolicyUse, allowed, numa_maps};

@@ -38,7 +38,12 @@ pub struct PolicyUse {
 /// # Errors
 /// The file cannot be read, or lacks one of the two lists.
 pub fn allowed(root: &Path, pid: u32) -> Result<Option<Allowed>, HostError> {
-    let path = root.join(format!("proc/{pid}/status"));
+    allowed_in(&root.join(format!("proc/{pid}")))
+}
+
+/// The same of the directory of a process or a thread.
+pub(super) fn allowed_in(dir: &Path) -> Result<Option<Allowed>, HostError> {
+    let path = dir.join("status");
     let Some(text) = read(&path)? else { return Ok(None) };
     Ok(Some(Allowed {
         cpus: status_list(&path, &text, "Cpus_allowed_list:")?,

@@ -18,6 +18,16 @@ pub struct Quota {
 }
 
 impl Cgroups {
+    /// A container's quota; `None` is none.
+    ///
+    /// # Errors
+    /// The cgroup is gone, or its file cannot be read.
+    pub fn quota(&self, cgroups_path: &str) -> Result<Option<Quota>, HostError> {
+        let Some(cpu) = &self.cpu else { return Ok(None) };
+        let dir = cpu.container(cgroups_path)?;
+        if cpu.v2 { unified(&dir) } else { legacy(&dir) }
+    }
+
     /// Takes the quota off a pod's own cgroup, which throttles whatever its containers may use.
     /// Returns the quota it had; `None` is none.
     ///

@@ -2,22 +2,15 @@
 //!
 //! One that does not know `linux.memoryPolicy` ignores it silently, and one older than the verb has no word for it.
 
+use super::ask::answer;
 use super::error::io;
 use super::{HostError, KernelModes};
 use crate::model::MemoryMode;
 use oci_spec::runtime::Features;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// A runtime prints its features in some milliseconds; one that takes this long is not waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// What is read of an answer, at most.
-const MOST: u64 = 1 << 20;
 
 /// The memory policies a runtime sets itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,34 +102,7 @@ pub fn oci_mode(mode: MemoryMode) -> &'static str {
 
 /// `None` is a runtime that has no such verb, does not end, or prints something else.
 fn ask(binary: &Path) -> Option<RuntimeFeatures> {
-    // Into a file: a pipe would fill, and an answer that never ends would never be read to its end.
-    let mut answer = tempfile::tempfile().ok()?;
-    let mut child = start(binary, answer.try_clone().ok()?).ok()?;
-    if !ended_well(&mut child) {
-        return None;
-    }
-    let mut json = String::new();
-    answer.rewind().ok()?;
-    answer.take(MOST).read_to_string(&mut json).ok()?;
-    RuntimeFeatures::parse(&json).ok()
-}
-
-fn start(binary: &Path, answer: File) -> std::io::Result<Child> {
-    Command::new(binary).arg("features").stdin(Stdio::null()).stdout(answer).stderr(Stdio::null()).spawn()
-}
-
-fn ended_well(child: &mut Child) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return status.success(),
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
-            _ => {
-                let _ = child.kill().and_then(|()| child.wait());
-                return false;
-            }
-        }
-    }
+    RuntimeFeatures::parse(&answer(binary, "features")?).ok()
 }
 
 /// One file a binary: its path with `%2F` for each slash, as long as file names can be.

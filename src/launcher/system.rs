@@ -173,6 +173,34 @@ unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, len: usize) -> i32
     0
 }
 
+/// Moving a large value calls it by this name where the machine has no instruction for it, as aarch64.
+///
+/// # Safety
+/// Both point at `len` bytes, and do not overlap.
+// SAFETY: this is what C says of a function of this name, and there is no other one here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
+    for at in 0..len {
+        // SAFETY: the caller's.
+        unsafe { *to.add(at) = *from.add(at) };
+    }
+    to
+}
+
+/// Clearing a large value calls it by this name, likewise.
+///
+/// # Safety
+/// It points at `len` bytes.
+// SAFETY: this is what C says of a function of this name, and there is no other one here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memset(to: *mut u8, byte: i32, len: usize) -> *mut u8 {
+    for at in 0..len {
+        // SAFETY: the caller's. C says that the value is taken as a byte.
+        unsafe { *to.add(at) = byte as u8 };
+    }
+    to
+}
+
 /// # Safety
 /// The arguments are what the call of that number takes.
 #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,11 @@
 //! The log: one JSON object a line for journald, text for people on a terminal; on standard error, or in a file
 //! for hooks and the wrapper, whose standard error belongs to others. With the fields of the span it happens in.
 
+mod told;
 mod verdict;
 
-pub use verdict::verdict;
+pub use told::{now, told};
+pub use verdict::{placement, verdict};
 
 use crate::config::{LogConfig, LogFormat, LogLevel};
 use std::fs::File;
@@ -71,10 +73,25 @@ fn filter(level: LogLevel, variable: Option<&str>) -> Result<EnvFilter, LogError
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let value = variable.unwrap_or_default();
+    if let Some(word) = value.split(',').map(str::trim).find(|word| is_no_directive(word)) {
+        let reason = format!("{word:?} is none of {LEVELS}, and no module of maitred");
+        return Err(LogError::Filter { value: value.to_owned(), reason });
+    }
     EnvFilter::builder()
         .with_default_directive(level.into())
         .parse(value)
         .map_err(|error| LogError::Filter { value: value.to_owned(), reason: error.to_string() })
+}
+
+/// The words of a level.
+const LEVELS: &str = "error, warn, info, debug, trace and off";
+
+/// A bare word that is no level would be taken for the name of a module, and silence all others. Ours all begin
+/// alike; those of others are worth naming with a level only.
+fn is_no_directive(word: &str) -> bool {
+    let bare = !word.is_empty() && !word.contains(['=', '[', ':']);
+    let level = LEVELS.replace(" and ", ", ").split(", ").any(|level| level.eq_ignore_ascii_case(word));
+    bare && !level && word != "maitred" && word.parse::<u8>().is_err()
 }
 
 type Boxed = Box<dyn tracing::Subscriber + Send + Sync>;
@@ -192,5 +209,15 @@ mod tests {
     fn no_filter_is_an_error_that_names_the_variable() {
         let error = filter(LogLevel::Info, Some("maitred=loud")).unwrap_err().to_string();
         assert!(error.starts_with("MAITRED_LOG is \"maitred=loud\": expected a level"), "{error}");
+        for value in ["debgu", "info,debgu", "verbose"] {
+            let error = filter(LogLevel::Info, Some(value)).unwrap_err().to_string();
+            let expected = "is none of error, warn, info, debug, trace and off, and no module of maitred";
+            assert!(error.contains(expected), "{value}: {error}");
+        }
+        for value in
+            ["", "debug", "OFF", "0", "info,maitred::nri=debug", "maitred", "warn,h2=trace", "maitred::nri"]
+        {
+            assert!(filter(LogLevel::Info, Some(value)).is_ok(), "{value}");
+        }
     }
 }

@@ -23,7 +23,7 @@ pub fn verdict(verdict: &Verdict, source: &str, took: Option<Duration>, repeated
                 decision = %verdict.decision,
                 reason = verdict.reason,
                 request = verdict.request,
-                placement = verdict.placement.as_ref().map(describe),
+                placement = verdict.placement.as_ref().map(self::placement),
                 memory_policy = verdict.memory_policy,
                 duration_us = took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
                 simulated = verdict.simulated.then_some(true),
@@ -36,7 +36,8 @@ pub fn verdict(verdict: &Verdict, source: &str, took: Option<Duration>, repeated
 }
 
 /// A placement in one line: `cpus 4-7, mems 1, nvidia.com/gpu GPU-a`.
-fn describe(placement: &Placement) -> String {
+#[must_use]
+pub fn placement(placement: &Placement) -> String {
     let cpus = if placement.cpus.is_empty() { "shared".into() } else { placement.cpus.to_string() };
     let mut text = format!("cpus {cpus}");
     if !placement.mems.is_empty() {

@@ -6,6 +6,7 @@ use super::fault::Fault;
 use super::inherited;
 use super::notify;
 use super::session::{End, Registrar, SessionError};
+use super::watchdog;
 use std::future::Future;
 use std::io;
 use std::os::fd::RawFd;
@@ -158,6 +159,7 @@ pub async fn serve(
     };
     tokio::select! {
         () = stop => Ok(()),
+        () = watchdog::keep_alive(&registrar.decider) => Ok(()),
         ended = attend(&registrar, &options.transport) => ended,
     }
 }

@@ -6,6 +6,7 @@
 
 use super::Host;
 use super::fault::Fault;
+use super::witness::Witness;
 use crate::decision::{CpusetUpdate, Event, Outcome, Reply, Verdict};
 use crate::model::ContainerId;
 use std::error::Error;
@@ -37,6 +38,11 @@ pub trait Handler: Send + 'static {
 
     /// After the answer is on its way: logging, direct writes, everything that need not delay it.
     fn settle(&mut self, rest: Rest);
+
+    /// Who watches; asked for once.
+    fn witness(&self) -> Arc<dyn Witness> {
+        Arc::new(())
+    }
 
     /// What answers when this handler does not; asked for once.
     fn fallback(&self) -> Arc<dyn Fallback>;
@@ -103,6 +109,7 @@ enum Job {
     Decide { event: Event, arrived: Instant, answer: oneshot::Sender<Result<Answer, Failure>> },
     Posted(Event),
     Lost { created: Option<ContainerId>, answer: Answer },
+    Probe(oneshot::Sender<()>),
     End,
 }
 
@@ -110,17 +117,23 @@ enum Job {
 pub(super) struct Decider {
     jobs: SyncSender<Job>,
     fallback: Arc<dyn Fallback>,
+    witness: Arc<dyn Witness>,
 }
 
 impl Decider {
+    /// Who watches.
+    pub fn witness(&self) -> &dyn Witness {
+        &*self.witness
+    }
+
     /// Starts the thread. It ends with the decider.
     pub fn spawn(mut handler: impl Handler, fault: Option<Fault>) -> io::Result<Self> {
         let (jobs, queue) = sync_channel(QUEUE);
-        let fallback = handler.fallback();
+        let (fallback, witness) = (handler.fallback(), handler.witness());
         handler.attach(Poster(jobs.clone()));
         let worker = Worker { handler, fault, has_ledger: false };
         std::thread::Builder::new().name("decision".into()).spawn(move || worker.run(&queue))?;
-        Ok(Self { jobs, fallback })
+        Ok(Self { jobs, fallback, witness })
     }
 
     /// Presents a runtime to the handler.
@@ -139,6 +152,7 @@ impl Decider {
             Ok(answer) => answer,
             Err(failure) => {
                 tracing::error!(reason = %failure, "answered without a decision");
+                self.witness.undecided();
                 let reply = create.map(|event| self.fall_back(&event, &failure)).unwrap_or_default();
                 Answer { reply, updates: Vec::new() }
             }
@@ -152,6 +166,14 @@ impl Decider {
         let mut waiting = Waiting { created: created(&event), wait: Some(wait), jobs: &self.jobs };
         self.jobs.try_send(Job::Decide { event, arrived, answer }).map_err(|_| stuck())?;
         waiting.until(limit).await
+    }
+
+    /// Whether the thread comes to the end of what waits for it within `limit`.
+    pub async fn probe(&self, limit: Duration) -> Result<(), Failure> {
+        let (answer, wait) = oneshot::channel();
+        self.jobs.try_send(Job::Probe(answer)).map_err(|_| stuck())?;
+        let waited = tokio::time::timeout(limit, wait).await;
+        waited.map_err(|_| Failure::Late(limit))?.map_err(|_| gone())
     }
 
     fn fall_back(&self, event: &Event, failure: &Failure) -> Reply {
@@ -233,6 +255,7 @@ impl<H: Handler> Worker<H> {
                 Job::Decide { event, arrived, answer } => self.decide(event, arrived, answer),
                 Job::Posted(event) => self.follow_up(event),
                 Job::Lost { created, answer } => self.lost(created, answer),
+                Job::Probe(answer) => drop(answer.send(())),
                 Job::End => return,
             }
         }

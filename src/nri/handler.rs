@@ -10,6 +10,7 @@ use super::hints::{Hints, Remembered};
 use super::pages;
 use super::proofs::{Due, Proofs};
 use super::verdicts::VerdictLog;
+use super::witness::Witness;
 use crate::decision::{
     self, CpusetUpdate, Event, Features, Mode, Observed, Outcome, Pages, Reply, Seen, Settings, State,
 };
@@ -96,6 +97,8 @@ pub struct Around {
     pub allotments: Arc<dyn Allotments>,
     /// Devices that come and go.
     pub devices: Arc<dyn Devices>,
+    /// Who watches.
+    pub witness: Arc<dyn Witness>,
 }
 
 /// Seats containers: [`decision::step`] with its surroundings.
@@ -107,6 +110,9 @@ pub struct Seating {
     allotments: Arc<dyn Allotments>,
     allotted: Allotted,
     devices: Refresher,
+    witness: Arc<dyn Witness>,
+    /// The generation of the ledger that was last shown to whoever watches.
+    shown: Option<u64>,
     found: Found,
     off: Switch,
     current: Option<Current>,
@@ -137,7 +143,8 @@ impl Seating {
     ) -> Self {
         let off: Switch = Arc::new(off);
         let (settings, log, allotted) = (Mutex::default(), Mutex::default(), Allotted::default());
-        let spare = Spare { settings, allotted: allotted.clone(), log, off: Arc::clone(&off) };
+        let witness = Arc::clone(&around.witness);
+        let spare = Spare { settings, allotted: allotted.clone(), log, off: Arc::clone(&off), witness };
         Self {
             prepare: Box::new(prepare),
             cgroups: around.cgroups,
@@ -146,6 +153,8 @@ impl Seating {
             allotments: around.allotments,
             allotted,
             devices: Refresher::new(around.devices),
+            witness: around.witness,
+            shown: None,
             found: Found::default(),
             off,
             current: None,
@@ -155,6 +164,15 @@ impl Seating {
             proofs: None,
             started: Vec::new(),
             sweep: false,
+        }
+    }
+
+    /// Shows what is held to whoever watches, where it has changed.
+    fn show(&mut self) {
+        let Some(current) = &self.current else { return };
+        let generation = current.state.ledger().generation();
+        if self.shown.replace(generation) != Some(generation) {
+            self.witness.holdings(&current.state, &current.enforced);
         }
     }
 
@@ -182,7 +200,7 @@ impl Handler for Seating {
         let wake = poster.clone();
         // An event about nothing: what others have changed is read before any.
         self.hints.watch(Box::new(move || wake.post(Event::Observe(BTreeMap::new()))));
-        match Proofs::start(Arc::clone(&self.cgroups)) {
+        match Proofs::start(Arc::clone(&self.cgroups), Arc::clone(&self.witness)) {
             Ok(proofs) => self.proofs = Some(proofs),
             Err(error) => tracing::error!(%error, "containers will not be held against their placement"),
         }
@@ -209,6 +227,8 @@ impl Handler for Seating {
         if let Some(error) = decision::undeliverable(&setup.settings) {
             tracing::error!("{error}: containers that are to have a memory policy are refused");
         }
+        self.witness.configured(&setup.settings);
+        self.shown = None;
         let off = Settings { mode: Mode::Off, ..setup.settings.clone() };
         *lock(&self.spare.settings) = Some(setup.settings.clone());
         self.current = Some(Current { state: setup.state, enforced: setup.settings, off });
@@ -258,9 +278,15 @@ impl Handler for Seating {
 
     fn settle(&mut self, rest: Rest) {
         let now = Instant::now();
+        let state = self.current.as_ref().map(|current| &current.state);
         for verdict in &rest.verdicts {
-            self.log.log(verdict, rest.took, now);
+            let said = self.log.log(verdict, rest.took, now);
+            self.witness.verdict(verdict, rest.took, said, state);
         }
+        if let Some(took) = rest.took.filter(|_| !rest.verdicts.is_empty()) {
+            self.witness.decided(took);
+        }
+        self.show();
         let started = std::mem::take(&mut self.started);
         if let Some(proofs) = &self.proofs {
             started.into_iter().for_each(|due| proofs.later(due));
@@ -285,6 +311,10 @@ impl Handler for Seating {
             let cgroups = current.state.cgroups();
             chores.sweep(cgroups.map(|(id, path)| (id.clone(), path.to_owned())).collect());
         }
+    }
+
+    fn witness(&self) -> Arc<dyn Witness> {
+        Arc::clone(&self.witness)
     }
 
     fn fallback(&self) -> Arc<dyn Fallback> {
@@ -322,6 +352,7 @@ struct Spare {
     allotted: Allotted,
     log: Mutex<VerdictLog>,
     off: Switch,
+    witness: Arc<dyn Witness>,
 }
 
 impl Fallback for Spare {
@@ -337,7 +368,10 @@ impl Fallback for Spare {
         };
         let Outcome { reply, verdicts, .. } = decision::failure(event, allotted.as_ref(), &settings, why);
         let now = Instant::now();
-        verdicts.iter().for_each(|verdict| lock(&self.log).log(verdict, None, now));
+        for verdict in &verdicts {
+            let said = lock(&self.log).log(verdict, None, now);
+            self.witness.verdict(verdict, None, said, None);
+        }
         reply
     }
 }

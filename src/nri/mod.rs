@@ -26,6 +26,8 @@ pub mod proto;
 mod session;
 mod verdicts;
 mod version;
+mod watchdog;
+mod witness;
 
 pub use allotted::Allotments;
 pub use daemon::{
@@ -38,3 +40,4 @@ pub use handler::{Around, BoxError, Cgroups, Seating, Setup};
 pub use hints::{Hints, Kept};
 pub use session::SessionError;
 pub use version::{Host, Version};
+pub use witness::Witness;

@@ -12,6 +12,11 @@ pub(super) fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
 
+/// The daemon lives: what the unit's watchdog waits for.
+pub(super) fn alive() {
+    send(&[NotifyState::Watchdog]);
+}
+
 /// The daemon is about to end.
 pub(super) fn stopping() {
     send(&[NotifyState::Stopping]);

@@ -114,11 +114,13 @@ impl Service {
             self.closing.notify_one();
             std::future::pending::<()>().await;
         }
+        let (arrived, kind) = (Instant::now(), kind(&event));
         let mut ended = self.ended.subscribe();
         let Answer { reply, updates } = tokio::select! {
             answer = self.decider.decide(event, self.limit(context)) => answer,
             _ = ended.wait_for(|ended| *ended) => Answer::default(),
         };
+        self.decider.witness().replied(kind, arrived.elapsed());
         let update = all(&updates);
         match reply {
             Reply::Nothing => Ok(Granted { edit: None, update }),
@@ -172,6 +174,8 @@ impl Service {
         match self.decider.ask(event, limit.saturating_sub(since.elapsed())).await {
             Ok(answer) => {
                 self.session().synchronized = true;
+                let runtime = self.session().name.clone();
+                self.decider.witness().registered(&runtime);
                 tracing::info!(pods = counts.0, containers = counts.1, "synchronized");
                 notify::status(&format!("serving {}", self.session().name));
                 answer.updates
@@ -194,6 +198,17 @@ impl Service {
                 closing.notify_one();
             });
         }
+    }
+}
+
+/// An event's word in metrics.
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Create(..) => "create",
+        Event::Update(..) => "update",
+        Event::Stop(..) => "stop",
+        Event::RunPod(..) => "run_pod",
+        _ => "other",
     }
 }
 

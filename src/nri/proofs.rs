@@ -2,6 +2,7 @@
 //! command is to be running by then, and what the sweep of the cgroups corrects is to be corrected.
 
 use super::handler::Cgroups;
+use super::witness::Witness;
 use crate::decision::{self, Drift, Event, State};
 use crate::model::{ContainerFacts, ContainerId, ContainerKey, Placement, PodFacts};
 use std::io;
@@ -54,9 +55,11 @@ impl Due {
 pub(super) struct Proofs(SyncSender<Due>);
 
 impl Proofs {
-    pub fn start(cgroups: Arc<dyn Cgroups>) -> io::Result<Self> {
+    pub fn start(cgroups: Arc<dyn Cgroups>, witness: Arc<dyn Witness>) -> io::Result<Self> {
         let (inbox, queue) = sync_channel(QUEUE);
-        std::thread::Builder::new().name("proofs".into()).spawn(move || work(&queue, &*cgroups))?;
+        std::thread::Builder::new()
+            .name("proofs".into())
+            .spawn(move || work(&queue, &*cgroups, &*witness))?;
         Ok(Self(inbox))
     }
 
@@ -68,12 +71,13 @@ impl Proofs {
     }
 }
 
-fn work(queue: &Receiver<Due>, cgroups: &dyn Cgroups) {
+fn work(queue: &Receiver<Due>, cgroups: &dyn Cgroups, witness: &dyn Witness) {
     let mut drifted = 0u64;
     while let Ok(due) = queue.recv() {
         std::thread::sleep(SETTLE.saturating_sub(due.since.elapsed()));
         let drifts = look(cgroups, &due);
         drifted += u64::from(!drifts.is_empty());
+        witness.proved(!drifts.is_empty());
         say(&due, &drifts, drifted);
     }
 }

@@ -71,6 +71,9 @@ impl Registrar {
         // The runtime closes after our answer, which only its own log has.
         let why = service.unusable().map_or(why, SessionError::Unusable);
         service.end();
+        if service.synchronized() {
+            self.decider.witness().disconnected();
+        }
         End { synchronized: service.synchronized(), why }
     }
 

@@ -16,6 +16,9 @@ const MOST: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct VerdictLog {
     refused: BTreeMap<(PodUid, Option<ContainerName>), Refused>,
+    /// When it was last said that there are too many, and how many lines were left out for that.
+    flood: Option<Instant>,
+    left_out: u64,
 }
 
 #[derive(Debug)]
@@ -26,10 +29,12 @@ struct Refused {
 }
 
 impl VerdictLog {
-    /// Logs a verdict, unless it says again what was said a moment ago.
-    pub fn log(&mut self, verdict: &Verdict, took: Option<Duration>, now: Instant) {
-        let Some(repeated) = self.repeated(verdict, now) else { return };
+    /// Logs a verdict, unless it says again what was said a moment ago; how often that was before, `None` where it
+    /// was left unsaid.
+    pub fn log(&mut self, verdict: &Verdict, took: Option<Duration>, now: Instant) -> Option<u64> {
+        let repeated = self.repeated(verdict, now)?;
         log::verdict(verdict, "nri", took, repeated);
+        Some(repeated)
     }
 
     /// How often it was left unsaid before; `None` to leave it so.
@@ -41,6 +46,10 @@ impl VerdictLog {
             self.refused.retain(|_, refused| now.duration_since(refused.said) < QUIET);
         }
         let key = (verdict.pod_uid.clone(), verdict.container.clone());
+        if self.refused.len() >= MOST && !self.refused.contains_key(&key) {
+            self.flooded(now);
+            return None;
+        }
         match self.refused.get_mut(&key) {
             Some(before) if before.reason == verdict.reason && now.duration_since(before.said) < QUIET => {
                 before.unsaid += 1;
@@ -51,6 +60,20 @@ impl VerdictLog {
                 self.refused.insert(key, Refused { reason: verdict.reason.clone(), said: now, unsaid: 0 });
                 Some(unsaid)
             }
+        }
+    }
+}
+
+impl VerdictLog {
+    /// More pods are refused in a minute than anybody reads about: that is said, once a minute.
+    fn flooded(&mut self, now: Instant) {
+        self.left_out += 1;
+        if self.flood.is_none_or(|said| now.duration_since(said) >= QUIET) {
+            self.flood = Some(now);
+            tracing::warn!(
+                left_out = self.left_out,
+                "more than {MOST} containers refused within a minute: further ones are counted, not logged"
+            );
         }
     }
 }
@@ -75,6 +98,8 @@ mod tests {
             request: "4 CPUs".into(),
             placement: None,
             memory_policy: None,
+            rejection: None,
+            ineligible: false,
         }
     }
 
@@ -133,6 +158,28 @@ mod tests {
         assert_eq!(at(62, Decision::Rejected, "another reason"), Some(0));
         assert_eq!(at(63, Decision::Placed, "aligned"), Some(0));
         assert_eq!(at(63, Decision::Placed, "aligned"), Some(0));
+    }
+
+    #[test]
+    fn a_flood_of_different_pods_is_said_once_and_no_more_is_remembered() {
+        let start = Instant::now();
+        let mut log = VerdictLog::default();
+        let mut at = |pod: u64, seconds: u64| {
+            let mut refused = verdict(Decision::Rejected, "full");
+            refused.pod_uid = PodUid::new(pod.to_string());
+            log.log(&refused, None, start + Duration::from_secs(seconds))
+        };
+        let lines = logged(|| {
+            (0..5000).for_each(|pod| {
+                at(pod, 1);
+            });
+        });
+        assert_eq!(lines.len(), MOST + 1);
+        let flood = &lines[MOST]["fields"];
+        assert_eq!(flood["left_out"], 1, "{flood}");
+        // A minute later those that are quiet are forgotten, and others are heard of again.
+        assert_eq!(at(9999, 70), Some(0));
+        assert!(log.refused.len() <= MOST && log.left_out == 5000 - MOST as u64);
     }
 
     #[test]

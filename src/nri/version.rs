@@ -75,6 +75,16 @@ pub struct Host {
 }
 
 impl Host {
+    /// The containerd of that version, before it has said anything itself.
+    #[must_use]
+    pub fn containerd(version: &str) -> Self {
+        Self::new(ConfigureRequest {
+            runtime_name: "containerd".into(),
+            runtime_version: version.into(),
+            ..ConfigureRequest::default()
+        })
+    }
+
     pub(super) fn new(request: ConfigureRequest) -> Self {
         let known = || nri_of(&request.runtime_name, &request.runtime_version);
         let timeout = u64::try_from(request.request_timeout).ok().filter(|ms| *ms > 0);

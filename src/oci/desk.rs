@@ -89,7 +89,7 @@ impl Desk {
         let container = self.with_pages(party, &mut state, &settings)?;
         let event = Event::Create(party.pod.clone(), container);
         let Outcome { reply, mut writes, verdicts, .. } = decision::step(&mut state, event, &settings);
-        say(self.by, &verdicts, begin);
+        self.say(&verdicts, begin, &state);
         Step::Decided.strike();
         let edit = match answer_or_edit(reply) {
             Err(rejection) => {
@@ -249,8 +249,19 @@ impl Desk {
         }
         let known = entries.living.into_iter().map(|(_, known)| known).collect();
         let outcome = decision::step(state, Event::Elsewhere(known), settings);
-        say(self.by, &outcome.verdicts, Instant::now());
+        self.say(&outcome.verdicts, Instant::now(), state);
         Ok(outcome.writes)
+    }
+
+    /// Into the log, and into the journal that `maitred explain` reads.
+    fn say(&self, verdicts: &[Verdict], begin: Instant, state: &State) {
+        say(self.by, verdicts, begin);
+        for verdict in verdicts {
+            let told = crate::log::told(verdict, source(self.by), Some(begin.elapsed()), 1, Some(state));
+            if let Err(error) = self.store.tell(&told) {
+                tracing::warn!(%error, "a verdict is not in the journal");
+            }
+        }
     }
 
     /// Only the daemon can put another GPU in the place of one that was given; who wants that must be told.
@@ -345,10 +356,13 @@ fn may_launch(config: &Config, features: Features) -> bool {
 }
 
 pub(super) fn say(by: By, verdicts: &[Verdict], begin: Instant) {
-    let source = if by == By::Runtime { "runtime" } else { "hook" };
     for verdict in verdicts {
-        crate::log::verdict(verdict, source, Some(begin.elapsed()), 0);
+        crate::log::verdict(verdict, source(by), Some(begin.elapsed()), 0);
     }
+}
+
+fn source(by: By) -> &'static str {
+    if by == By::Runtime { "runtime" } else { "hook" }
 }
 
 fn answer_or_edit(reply: Reply) -> Result<Edit, Box<Rejection>> {

@@ -9,6 +9,8 @@
 //!   generation             its length counts the changes of allocations/
 //!   allocations/UID.NAME.json
 //!   machine.cache          the topology, with the signs by which it is known to be true
+//!   daemon.json            what the daemon tells of itself
+//!   verdicts               what was decided, one JSON object a line; at most a mebibyte
 //! ```
 //!
 //! To the daemon what it wrote itself is a hint. A container that runs tells what it holds itself; only for a
@@ -23,15 +25,21 @@ mod cache;
 mod error;
 mod file;
 mod generation;
+mod journal;
 mod lock;
 mod name;
+mod notice;
 mod off;
 mod turn;
 
 pub use allocation::{Allocation, By, Process};
 pub use allocations::{Loaded, Skipped, SkippedReason};
 pub use error::StoreError;
+pub use journal::{
+    AmountTold, CandidateTold, Evidence, HolderTold, JOURNAL_MOST, LargestTold, ShortTold, Told, WeakerTold,
+};
 pub use lock::DaemonLock;
+pub use notice::Notice;
 pub use off::Off;
 pub use turn::Turn;
 
@@ -66,6 +74,18 @@ impl Store {
         store.open_to_lock(&store.daemon_lock_path())?;
         store.open_to_lock(&store.generation_file())?;
         Ok(store)
+    }
+
+    /// The store in `dir`, to be read only: nothing is made. `None` where there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Owner`] and [`StoreError::Writable`] where somebody else could have put the files there.
+    pub fn look(dir: &Path) -> Result<Option<Self>, StoreError> {
+        if dir.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        check(dir)?;
+        Ok(Some(Self { dir: dir.to_owned() }))
     }
 
     /// The directory it lies in.

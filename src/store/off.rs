@@ -34,6 +34,20 @@ struct Written {
     by: String,
 }
 
+impl Off {
+    /// The switch in that file; `None` where there is no such file. Needs no store.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn read(path: &Path) -> Result<Option<Self>, StoreError> {
+        let Some((bytes, file)) = file::read_some(path, MOST)? else { return Ok(None) };
+        match serde_json::from_slice::<Written>(&bytes) {
+            Ok(Written { since, reason, by }) => Ok(Some(Self { since: at(since), reason, by })),
+            Err(_) => by_hand(path, &bytes, &file).map(Some),
+        }
+    }
+}
+
 impl Store {
     /// Whether maitred is off, and why. Cheap enough for every request: one failed `open` while on.
     ///
@@ -51,24 +65,24 @@ impl Store {
     /// # Errors
     /// As [`Self::is_off`].
     pub fn is_off_in(dir: &Path) -> Result<Option<Off>, StoreError> {
-        let path = dir.join(OFF);
-        let Some((bytes, file)) = file::read_some(&path, MOST)? else { return Ok(None) };
-        match serde_json::from_slice::<Written>(&bytes) {
-            Ok(Written { since, reason, by }) => Ok(Some(Off { since: at(since), reason, by })),
-            Err(_) => by_hand(&path, &bytes, &file).map(Some),
-        }
+        Off::read(&dir.join(OFF))
     }
 
-    /// Switches maitred off from the next request on. Off already: `since` stays, the rest is new.
+    /// Switches maitred off from the next request on. Off already: `since` stays, and without a reason the earlier
+    /// reason and whose it was; the rest is new.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn set_off(&self, reason: &str) -> Result<(), StoreError> {
         let before = self.is_off().ok().flatten();
-        let since = seconds(before.map_or_else(SystemTime::now, |off| off.since));
+        let since = seconds(before.as_ref().map_or_else(SystemTime::now, |off| off.since));
+        let (reason, by) = match before.filter(|before| reason.is_empty() && !before.reason.is_empty()) {
+            Some(before) => (before.reason, before.by),
+            None => (reason.to_owned(), whoever()),
+        };
         // Cut so that it can be read back: a JSON string is at most six times its text.
         let reason = reason.chars().take(MOST as usize / 8).collect();
-        let written = Written { since, reason, by: whoever() };
+        let written = Written { since, reason, by };
         let path = self.off_path();
         let text = serde_json::to_string(&written).map_err(|error| io("write", &path)(error.into()))?;
         self.make_dir(&self.dir)?;

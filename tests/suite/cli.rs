@@ -28,15 +28,18 @@ fn the_version_is_told_both_ways() {
 fn help_names_every_verb_and_only_those_there_are() {
     let (status, help, _) = run(&["--help"]);
     assert_eq!(status, 0);
-    for verb in ["nri", "hook", "runtime", "topology", "plan", "verify", "off", "on", "version"] {
+    for verb in [
+        "nri", "hook", "runtime", "topology", "plan", "status", "explain", "verify", "doctor", "off", "on",
+        "version",
+    ] {
         assert!(
             help.lines().any(|line| line.trim_start().starts_with(&format!("{verb} "))),
             "{verb}: {help}"
         );
     }
-    for verb in ["status", "explain", "doctor"] {
-        assert_eq!(run(&[verb]).0, 2, "{verb} is offered");
-    }
+    // As other tools have it.
+    assert_eq!(run(&["help"]), (0, help, String::new()));
+    assert_eq!(run(&["help", "plan"]).1, run(&["plan", "--help"]).1);
 }
 
 #[test]
@@ -106,7 +109,9 @@ fn off_and_on_turn_the_switch() {
     assert_eq!(status, 0);
     assert_eq!(out, "maitred is off on this node: containers start unpinned until `maitred on`\n");
     assert_eq!(look().unwrap().reason, "ticket 7");
-    assert!(switch(&["off"], &store).1.starts_with("maitred is already off"));
+    let again = switch(&["off"], &store).1;
+    assert!(again.starts_with("maitred is already off on this node (still: ticket 7)"), "{again}");
+    assert_eq!(look().unwrap().reason, "ticket 7", "who repeats it without a word takes no reason away");
 
     assert_eq!(switch(&["on"], &store), (0, "maitred is on again on this node\n".into(), String::new()));
     assert_eq!(look(), None);

@@ -213,7 +213,21 @@ fn what_is_no_toml_or_no_key_or_another_type_names_its_line() {
     assert!(unknown.starts_with("maitred.toml:3: unknown field `topolgy`, expected one of `topology`"));
     let kind = refused("[failure]\ndeadline_ms = \"soon\"");
     assert!(kind.starts_with("maitred.toml:3: ") && kind.contains("deadline_ms"), "{kind}");
-    assert!(kind.contains("expected i64"), "{kind}");
+    let expected = "maitred.toml:3: failure.deadline_ms = \"soon\": expected a whole number, without quotes";
+    assert_eq!(kind, expected);
+    for (text, expected) in [
+        ("mode = true", "2: mode = true: expected a text in double quotes"),
+        (
+            "[cpu]\ndrop_cfs_quota = \"no\"",
+            "3: cpu.drop_cfs_quota = \"no\": expected true or false, without quotes",
+        ),
+        (
+            "[exempt]\nnamespaces = \"a\"",
+            "3: exempt.namespaces = \"a\": expected a list, such as [\"a\", \"b\"]",
+        ),
+    ] {
+        assert_eq!(refused(text), format!("maitred.toml:{expected}"));
+    }
     let pool = refused("[gpu]\nannotation_pool = 3");
     assert!(pool.contains("maitred.toml:3: ") && pool.contains("\"none\", \"all\""), "{pool}");
     for text in ["mode", "[policy", "mode = 1 2", "mode = \"a\"\nmode = \"b\""] {
@@ -231,12 +245,16 @@ fn the_version_must_be_there_and_known() {
 }
 
 #[test]
-fn what_is_not_built_is_said_so() {
-    let message = refused("[metrics]\nlisten = \"127.0.0.1:9090\"");
-    assert!(
-        message.contains("metrics.listen") && message.contains("not supported by this version"),
-        "{message}"
-    );
+fn metrics_are_served_on_loopback_elsewhere_or_nowhere() {
+    let listen = |text: &str| {
+        let text = format!("version = 1\n{text}");
+        Config::parse(&text, "a test").map(|config| config.metrics.map(|address| address.to_string()))
+    };
+    assert_eq!(listen("").unwrap().as_deref(), Some("127.0.0.1:9733"));
+    assert_eq!(listen("[metrics]\nlisten = \"[::]:80\"").unwrap().as_deref(), Some("[::]:80"));
+    assert_eq!(listen("[metrics]\nlisten = \"off\"").unwrap(), None);
+    let message = refused("[metrics]\nlisten = \"localhost\"");
+    assert!(message.contains("metrics.listen = \"localhost\": expected an address with a port"), "{message}");
 }
 
 #[test]

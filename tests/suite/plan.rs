@@ -1,6 +1,7 @@
 //! `maitred plan` as its user meets it, on the example machine the project ships.
 
 mod annotations;
+mod capacity;
 mod gpus;
 mod reuse;
 
@@ -61,12 +62,12 @@ fn a_malformed_pod_names_file_document_path_value_and_expectation() {
              number of devices",
         ),
         (
-            pod("a", "hugepages-1Gi: 1500Mi"),
+            pod("a", "cpu: 1, hugepages-1Gi: 1500Mi"),
             "pod.yaml: document 1: spec.containers[0].resources.limits.hugepages-1Gi: 1572864000: expected a \
              multiple of 1Gi",
         ),
         (
-            pod("a", "hugepages-3Mi: 3Mi"),
+            pod("a", "cpu: 1, hugepages-3Mi: 3Mi"),
             "pod.yaml: document 1: spec.containers[0].resources.limits.hugepages-3Mi: \"3Mi\" is no hugepage size: \
              expected a power of two with a unit, such as 2Mi, 2MB or 2048kB",
         ),
@@ -108,7 +109,7 @@ fn a_malformed_pod_names_file_document_path_value_and_expectation() {
         (
             "spec: {}".into(),
             "pod.yaml: document 1: kind: missing, or no text: expected Pod, or Deployment, StatefulSet, DaemonSet, \
-             ReplicaSet or Job",
+             ReplicaSet, Job or CronJob",
         ),
     ] {
         assert_eq!(refused(&yaml), expected);
@@ -264,10 +265,9 @@ fn fill_counts_the_replicas_that_fit() {
 
     let (status, out, _) = run(&["plan", VLLM, "--topology", SERVER, "--fill"]);
     assert_eq!(status, 0);
-    assert!(
-        out.contains("\n4 replicas of default/vllm fit; the next one is told:\n  TopologyAffinityError"),
-        "{out}"
-    );
+    let told = "\n4 replicas of default/vllm fit; GPUs run out first\n  nodes 0-1: 2 replicas each, then 2 GPUs \
+                needed, 0 GPUs free\nthe next one is told:\n  TopologyAffinityError: no single NUMA node has 16 CPUs";
+    assert!(out.contains(told), "{out}");
 }
 
 #[test]
@@ -285,6 +285,12 @@ fn what_takes_nothing_fits_any_number_of_times() {
     let web = "kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main}]}";
     let (status, plan, _) = json(web, "", &["--fill"]);
     assert_eq!((status, &plan["fill"]["replicas"]), (0, &Value::Null));
+    let (_, seated, _) = json(web, "", &[]);
+    assert_eq!(
+        container(&seated, "default/web", "main")["aligned"],
+        Value::Null,
+        "nothing that could be aligned"
+    );
     let (_, text, _) = plan_text(web, "");
     assert!(text.contains("in the shared pool\n  default/web  main  shared CPUs\n"), "{text}");
 }
@@ -308,8 +314,9 @@ fn a_gpu_without_cpus_of_its_own_is_told_and_rejected_where_the_owner_says_so() 
         "note: default/notebook: no exclusive CPUs: container main asks for 1500m, not for whole CPUs\n";
     assert!(text.contains(note), "{text}");
     let (_, plan, err) = json(&yaml, "", &[]);
-    assert_eq!(container(&plan, "default/notebook", "main")["aligned"], false);
-    assert!(err.contains("no exclusive CPUs"), "{err}");
+    assert_eq!(container(&plan, "default/notebook", "main")["aligned"], true, "what it has of its own is");
+    let note = "no exclusive CPUs: container main asks for 1500m, not for whole CPUs";
+    assert_eq!((&plan["pods"][0]["notes"], &*err), (&serde_json::json!([note]), ""));
     let (status, text, _) = plan_text(&yaml, "[policy]\nineligible = \"reject\"");
     assert_eq!(status, 1);
     assert!(
@@ -340,6 +347,12 @@ fn the_readme_is_true() {
     assert_eq!(status, 1);
     assert!(err.contains("a Service has no pod to seat"), "{err}");
     let readme = std::fs::read_to_string("README.md").unwrap();
+    let (_, filled, _) = run(&["plan", VLLM, "--topology", SERVER, "--fill"]);
+    let (_, told) = filled.split_once("\n\n4 replicas").expect("what it ends with");
+    assert!(
+        readme.contains(&format!("```\n4 replicas{told}```\n")),
+        "what --fill tells is not what is printed"
+    );
     let (before, rest) = readme.split_once("<!-- plan -->\n```\n").expect("the place in the README");
     let (shown, after) = rest.split_once("```\n").expect("its end");
     if std::env::var_os("MAITRED_BLESS").is_some() {

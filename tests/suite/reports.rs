@@ -283,7 +283,11 @@ fn best_effort_says_what_there_is_too_little_of() {
         admit_pod(&machine, &Occupancy::new(&machine), &app("a", cpus, gib), &best).unwrap_err().to_string()
     };
 
-    assert_eq!(text(15, 1), "UnexpectedAdmissionError: container app: 15 CPUs needed, 14 free");
+    assert_eq!(
+        text(15, 1),
+        "UnexpectedAdmissionError: container app: 15 CPUs needed, more than the 14 that the whole machine has for \
+         containers"
+    );
     assert_eq!(
         text(2, 40),
         "TopologyAffinityError: container app: 40Gi needed, more than the whole machine has for containers: 32Gi"

@@ -4,12 +4,14 @@
 mod authority;
 mod daemon;
 mod delivery;
+mod doctor;
 mod exact;
 mod exempt;
 mod faults;
 mod gpus;
 mod hugepages;
 mod machines;
+mod operator;
 mod outages;
 mod pinning;
 mod reject;
@@ -52,10 +54,12 @@ pub const ALL: &[&[Scenario]] = &[
     authority::ALL,
     hugepages::ALL,
     reject::ALL,
+    operator::ALL,
     exempt::ALL,
     daemon::ALL,
     outages::ALL,
     switches::ALL,
+    doctor::ALL,
     faults::ALL,
     wrapper::ALL,
 ];

@@ -4,6 +4,7 @@ mod files;
 mod node;
 
 use super::shared::Shared;
+use super::watching::Watching;
 use super::{CliError, Exit};
 use crate::config::Config;
 use crate::discover::{Kubelet, Root};
@@ -72,6 +73,8 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let hints = Arc::new(Shared::new(store.clone(), host_cgroups.clone(), config.failure.deadline));
     let cgroups = Files::new(host_cgroups, root.clone(), Arc::clone(&hints))?;
     let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
+    let witness = Watching::start(&config, store.as_ref())
+        .map_err(|source| nri::NriError::Start { what: "the journal's thread", source })?;
     let mut node = Node::new(root, config)?;
     node.launcher = launcher(&args.store);
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
@@ -86,6 +89,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         hints,
         allotments: Arc::new(kubelet),
         devices: Arc::clone(&node.machine) as _,
+        witness: Arc::new(witness),
     };
     let prepare = move |host: &nri::Host| node.prepare(host);
     let seating = Seating::new(prepare, around, move || is_off(store.as_ref()));

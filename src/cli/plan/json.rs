@@ -1,10 +1,11 @@
 //! The plan as JSON; the README describes it.
 
 use super::pods::Pod;
-use super::seat::{Fill, Room, Seat, Seated};
+use super::seat::{Fill, Part, Room, Seat, Seated};
 use crate::decision::{self, Features};
 use crate::model::{
-    Candidate, CpuSet, HugepageSize, MemoryKind, MemoryMode, MemoryPolicy, NodeSet, Rejection, Shortage,
+    Candidate, CpuSet, HugepageSize, MemoryKind, MemoryMode, MemoryPolicy, NodeSet, Rejection, Resource,
+    Shortage,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ struct PodJson {
     message: Option<String>,
     candidates: Vec<CandidateJson>,
     containers: Vec<ContainerJson>,
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -39,12 +41,13 @@ struct ShortJson {
     available: u64,
 }
 
-/// `null` is "none of its own": the shared pool's CPUs, no memory promised, `cpuset.mems` not set.
+/// `null` is "none of its own": the shared pool's CPUs, no memory promised, `cpuset.mems` not set, nothing that could
+/// be aligned.
 #[derive(Serialize)]
 struct ContainerJson {
     name: String,
     exclusive: bool,
-    aligned: bool,
+    aligned: Option<bool>,
     cpus: Option<CpuSet>,
     mems: Option<NodeSet>,
     gpus: Vec<String>,
@@ -65,9 +68,21 @@ struct FillJson {
     pod: String,
     /// `null` where nothing runs out.
     replicas: Option<usize>,
+    /// What every node has too little of for one more.
+    runs_out: Vec<String>,
+    nodes: Vec<PartJson>,
+    notes: Vec<String>,
     reason: Option<String>,
     message: Option<String>,
     candidates: Vec<CandidateJson>,
+}
+
+#[derive(Serialize)]
+struct PartJson {
+    /// Empty is the shared pool.
+    nodes: NodeSet,
+    replicas: usize,
+    short: Vec<ShortJson>,
 }
 
 /// Prints the plan, ending with a line break.
@@ -90,6 +105,7 @@ fn pod(room: &Room<'_>, seated: &Seated) -> PodJson {
         message: rejection.map(ToString::to_string),
         candidates: rejection.map(candidates).unwrap_or_default(),
         containers: seated.verdict.iter().flatten().map(|seat| container(room, seat)).collect(),
+        notes: seated.pod.remarks().collect(),
     }
 }
 
@@ -98,18 +114,26 @@ fn fill(pod: &Pod, fill: &Fill) -> FillJson {
     FillJson {
         pod: pod.title(),
         replicas: next.map(|_| fill.seated.len()),
+        runs_out: fill.runs_out().iter().map(Resource::name).collect(),
+        nodes: fill.parts.iter().map(part).collect(),
+        notes: pod.remarks().collect(),
         reason: next.map(|rejection| rejection.reason.to_string()),
         message: next.map(ToString::to_string),
         candidates: next.map(candidates).unwrap_or_default(),
     }
 }
 
+fn part(part: &Part) -> PartJson {
+    let short = part.short.iter().map(short).collect();
+    PartJson { nodes: part.nodes.clone(), replicas: part.replicas, short }
+}
+
+fn short(shortage: &Shortage) -> ShortJson {
+    let Shortage { resource, needed, available } = shortage;
+    ShortJson { resource: resource.name(), needed: *needed, available: *available }
+}
+
 fn candidates(rejection: &Rejection) -> Vec<CandidateJson> {
-    let short = |shortage: &Shortage| ShortJson {
-        resource: shortage.resource.name(),
-        needed: shortage.needed,
-        available: shortage.available,
-    };
     let candidate = |candidate: &Candidate| CandidateJson {
         nodes: candidate.nodes.clone(),
         short: candidate.short.iter().map(short).collect(),

@@ -63,7 +63,7 @@ impl Document {
 }
 
 /// The workloads whose template is read.
-pub const KINDS: &str = "Deployment, StatefulSet, DaemonSet, ReplicaSet or Job";
+pub const KINDS: &str = "Deployment, StatefulSet, DaemonSet, ReplicaSet, Job or CronJob";
 
 /// A pod of a manifest, its own or a workload's template.
 #[derive(Debug, Clone)]
@@ -142,6 +142,31 @@ struct WorkloadSpec {
 }
 
 #[derive(Deserialize)]
+struct CronJob {
+    #[serde(default)]
+    metadata: Option<Metadata>,
+    spec: CronJobSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CronJobSpec {
+    job_template: JobTemplate,
+}
+
+#[derive(Deserialize)]
+struct JobTemplate {
+    spec: WorkloadSpec,
+}
+
+#[derive(Deserialize)]
+struct PodTemplate {
+    #[serde(default)]
+    metadata: Option<Metadata>,
+    template: PodObject,
+}
+
+#[derive(Deserialize)]
 struct Items {
     items: Vec<Value>,
 }
@@ -152,7 +177,7 @@ pub fn read(file: &str, text: &str) -> Result<(Vec<Manifest>, Vec<String>), PodE
     let (mut pods, mut warnings) = (Vec::new(), Vec::new());
     for (index, value) in documents.into_iter().enumerate() {
         let place = Document { file: file.to_owned(), number: index + 1 };
-        object(&place, "", value, &mut pods, &mut warnings)?;
+        object(&place, "", None, value, &mut pods, &mut warnings)?;
     }
     Ok((pods, warnings))
 }
@@ -163,27 +188,45 @@ fn syntax(file: &str, error: &serde_saphyr::Error) -> PodError {
     PodError::Syntax { file: file.to_owned(), message }
 }
 
-/// One object: a pod, something with a template, a list of objects, or something else.
+/// One object: a pod, something with a template, a list of objects, or something else. In a list of one kind its
+/// objects need not say it again.
 fn object(
     place: &Document,
     prefix: &str,
+    listed: Option<&str>,
     value: Value,
     pods: &mut Vec<Manifest>,
     warnings: &mut Vec<String>,
 ) -> Result<(), PodError> {
-    let Some(kind) = value.get("kind").and_then(Value::as_str).map(String::from) else {
+    let Some(kind) = value.get("kind").and_then(Value::as_str).or(listed).map(String::from) else {
         let message = format!("missing, or no text: expected Pod, or {KINDS}");
         return Err(place.error(format!("{prefix}kind"), message));
     };
     match kind.as_str() {
         "Pod" => pods.push(pod(place, prefix, value)?),
-        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" => {
-            pods.push(template(place, prefix, value)?);
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ReplicationController" | "Job" => {
+            let Workload { metadata, spec } = typed(place, prefix, value)?;
+            pods.push(template(place, &format!("{prefix}spec."), metadata, spec));
         }
-        "List" | "PodList" => {
+        "CronJob" => {
+            let CronJob { metadata, spec } = typed(place, prefix, value)?;
+            pods.push(template(
+                place,
+                &format!("{prefix}spec.jobTemplate.spec."),
+                metadata,
+                spec.job_template.spec,
+            ));
+        }
+        "PodTemplate" => {
+            let PodTemplate { metadata, template } = typed(place, prefix, value)?;
+            let spec = WorkloadSpec { replicas: None, parallelism: None, template };
+            pods.push(self::template(place, prefix, metadata, spec));
+        }
+        list if list.ends_with("List") => {
+            let listed = list.strip_suffix("List").filter(|kind| !kind.is_empty());
             let Items { items } = typed(place, prefix, value)?;
             for (index, item) in items.into_iter().enumerate() {
-                object(place, &format!("{prefix}items[{index}]."), item, pods, warnings)?;
+                object(place, &format!("{prefix}items[{index}]."), listed, item, pods, warnings)?;
             }
         }
         other => warnings.push(format!("{place}: a {other} has no pod to seat, passed over")),
@@ -197,17 +240,17 @@ fn pod(place: &Document, prefix: &str, value: Value) -> Result<Manifest, PodErro
     Ok(Manifest { place, prefix, metadata: metadata.unwrap_or_default(), spec, replicas: None })
 }
 
-fn template(place: &Document, prefix: &str, value: Value) -> Result<Manifest, PodError> {
-    let Workload { metadata, spec } = typed(place, prefix, value)?;
+/// The pod of a workload; `path` is where the template is, with a final dot.
+fn template(place: &Document, path: &str, metadata: Option<Metadata>, spec: WorkloadSpec) -> Manifest {
     let own = metadata.unwrap_or_default();
     let annotations = spec.template.metadata.and_then(|metadata| metadata.annotations);
-    Ok(Manifest {
+    Manifest {
         place: place.clone(),
-        prefix: format!("{prefix}spec.template."),
+        prefix: format!("{path}template."),
         metadata: Metadata { annotations, ..own },
         spec: spec.template.spec,
         replicas: spec.replicas.or(spec.parallelism),
-    })
+    }
 }
 
 fn typed<T: DeserializeOwned>(place: &Document, prefix: &str, value: Value) -> Result<T, PodError> {

@@ -2,6 +2,7 @@
 
 use super::manifest::{Amounts, Container, Manifest, PodError};
 use super::qos::{limits, qos, requests, why_not_guaranteed};
+use super::rules;
 use crate::config::Config;
 use crate::engine::{GPU, MIG, NIC};
 use crate::model::{
@@ -21,12 +22,41 @@ pub struct Pod {
     pub exempt: Option<String>,
     /// What its author should know, whatever becomes of it.
     pub notes: Vec<String>,
+    /// How many of it its workload asks for, where it says.
+    pub replicas: Option<u32>,
 }
 
 impl Pod {
     /// `namespace/name`.
     pub fn title(&self) -> String {
         format!("{}/{}", self.request.namespace, self.request.name)
+    }
+
+    /// That it is not the only one, where it is seated as if it were.
+    fn alone(&self) -> Option<String> {
+        let replicas = self.replicas.filter(|replicas| *replicas > 1)?;
+        Some(format!("one of {replicas} replicas; --replicas seats them all, --fill tells how many fit"))
+    }
+
+    /// Everything its author should know.
+    pub fn remarks(&self) -> impl Iterator<Item = String> {
+        let exempt = self.exempt.iter().map(|why| format!("never rejected and never pinned: {why}"));
+        self.alone().into_iter().chain(self.notes.iter().cloned()).chain(exempt)
+    }
+
+    /// One of several.
+    pub fn copy(&self, number: u32) -> Self {
+        let mut copy = self.clone();
+        copy.request.name = format!("{}-{number}", self.request.name);
+        copy.request.uid = PodUid::new(format!("{}-{number}", self.request.uid));
+        copy.replicas = None;
+        copy
+    }
+
+    /// As many as its workload asks for; itself where no workload does.
+    pub fn copies(self) -> Vec<Self> {
+        let Some(replicas) = self.replicas else { return vec![self] };
+        (1..=replicas).map(|number| self.copy(number)).collect()
     }
 }
 
@@ -49,6 +79,8 @@ pub fn pod(manifest: &Manifest, number: usize, config: &Config) -> Result<Pod, P
             let path = format!("{}spec.{list}[{index}]", manifest.prefix);
             let reader = Reader { manifest, path, container, config };
             let kind = reader.kind(kind)?;
+            rules::check(container)
+                .map_err(|(below, text)| reader.error(&format!("resources.{below}"), text))?;
             containers.push(reader.request(kind, class, spec.resources.is_some(), &mut notes)?);
         }
     }
@@ -65,7 +97,7 @@ pub fn pod(manifest: &Manifest, number: usize, config: &Config) -> Result<Pod, P
     let handler = spec.runtime_class_name.as_deref().unwrap_or_default();
     let exempt = config.exempt.why(&request.namespace, handler);
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
-    Ok(Pod { request, annotations, exempt, notes })
+    Ok(Pod { request, annotations, exempt, notes, replicas: manifest.replicas })
 }
 
 fn name(manifest: &Manifest) -> Result<String, PodError> {
@@ -77,9 +109,6 @@ fn name(manifest: &Manifest) -> Result<String, PodError> {
 
 fn notes(manifest: &Manifest) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(replicas) = manifest.replicas.filter(|replicas| *replicas > 1) {
-        notes.push(format!("one of {replicas} replicas; --fill tells how many fit"));
-    }
     if manifest.spec.resources.is_some() {
         notes.push("pod-level resources are not understood: its containers stay in the shared pool".into());
     }
@@ -213,7 +242,9 @@ mod tests {
         );
         assert_eq!(pod.title(), "shop/web");
         assert_eq!(pod.request.containers[0].qos, Qos::BestEffort);
-        assert!(pod.notes.iter().any(|note| note.starts_with("one of 3 replicas")), "{:?}", pod.notes);
+        assert!(pod.remarks().any(|note| note.starts_with("one of 3 replicas")));
+        let copies: Vec<String> = pod.copies().iter().map(Pod::title).collect();
+        assert_eq!(copies, ["shop/web-1", "shop/web-2", "shop/web-3"]);
     }
 
     #[test]

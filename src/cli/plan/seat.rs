@@ -5,12 +5,13 @@ use crate::config::Config;
 use crate::decision::{self, AnnotationPool, Features, POOLED_GPU, Settings, Understood};
 use crate::engine::{self, GPU, MIG, Machine, MachineError, NIC, Occupancy};
 use crate::model::{
-    ContainerName, DeviceId, MemoryKind, MemoryMode, NodeSet, Placement, PodRequest, PodUid, Policy,
-    Rejection, ResourceName, Scope, Topology, TopologyPolicy,
+    ContainerName, DeviceId, MemoryKind, MemoryMode, NodeSet, Placement, PodRequest, Policy, Rejection,
+    Resource, ResourceName, Scope, Shortage, Topology, TopologyPolicy,
 };
+use std::collections::BTreeMap;
 
 /// The most replicas `--fill` tries; a node has room for a few hundred pods at most.
-const MOST_REPLICAS: usize = 10_000;
+pub const MOST_REPLICAS: u32 = 10_000;
 
 /// What GPUs are handed out as: by the device plugin, to annotations alone, and in parts.
 pub const GPUS: [&str; 3] = [GPU, POOLED_GPU, MIG];
@@ -35,8 +36,8 @@ pub struct Seat {
     pub placement: Placement,
     /// The memory policy of its processes; `None` leaves the kernel's default.
     pub memory_mode: Option<MemoryMode>,
-    /// Everything it has, CPUs too, lies on one node.
-    pub aligned: bool,
+    /// Whether everything of its own lies on one node; `None` where it has nothing of its own.
+    pub aligned: Option<bool>,
 }
 
 /// How often a pod fits beside what is there.
@@ -45,6 +46,31 @@ pub struct Fill {
     pub seated: Vec<Seated>,
     /// What the next one is told; `None` where nothing ever runs out.
     pub next: Option<Box<Rejection>>,
+    /// Where they are: every node that has CPUs, and every set of nodes that one lies across.
+    pub parts: Vec<Part>,
+}
+
+/// What a part of the machine has room for.
+pub struct Part {
+    /// One node, or several that a replica lies across; none is the shared pool.
+    pub nodes: NodeSet,
+    /// How many are there.
+    pub replicas: usize,
+    /// What there is too little of there for one more.
+    pub short: Vec<Shortage>,
+}
+
+impl Fill {
+    /// What runs out first: of what every node that could take one has too little.
+    pub fn runs_out(&self) -> Vec<Resource> {
+        let mut singles = self.parts.iter().filter(|part| part.nodes.len() == 1);
+        let names = |part: &Part| part.short.iter().map(|short| short.resource.clone()).collect::<Vec<_>>();
+        let Some(first) = singles.next().map(names) else { return Vec::new() };
+        singles.fold(first, |all, part| {
+            let here = names(part);
+            all.into_iter().filter(|resource| here.contains(resource)).collect()
+        })
+    }
 }
 
 impl<'a> Room<'a> {
@@ -78,12 +104,9 @@ impl<'a> Room<'a> {
 
     /// Seats copies of a pod until one does not fit.
     pub fn fill(&mut self, pod: &Pod) -> Fill {
-        let mut fill = Fill { seated: Vec::new(), next: None };
+        let mut fill = Fill { seated: Vec::new(), next: None, parts: Vec::new() };
         for number in 1..=MOST_REPLICAS {
-            let mut copy = pod.clone();
-            copy.request.name = format!("{}-{number}", pod.request.name);
-            copy.request.uid = PodUid::new(format!("{}-{number}", pod.request.uid));
-            let seated = self.seat(copy);
+            let seated = self.seat(pod.copy(number));
             match seated.verdict {
                 Err(rejection) => {
                     fill.next = Some(rejection);
@@ -94,7 +117,28 @@ impl<'a> Room<'a> {
                 Ok(_) => fill.seated.push(seated),
             }
         }
+        fill.parts = self.parts(&fill);
         fill
+    }
+
+    fn parts(&self, fill: &Fill) -> Vec<Part> {
+        let with_cpus = self.topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty());
+        let mut counts: BTreeMap<(usize, NodeSet), usize> =
+            with_cpus.map(|node| ((1, NodeSet::single(node.id)), 0)).collect();
+        for seats in fill.seated.iter().filter_map(|seated| seated.verdict.as_ref().ok()) {
+            let nodes =
+                seats.iter().fold(NodeSet::new(), |all, seat| all.union(&self.place(&seat.placement)));
+            *counts.entry((nodes.len(), nodes)).or_default() += 1;
+        }
+        let candidates = fill.next.iter().flat_map(|next| &next.candidates);
+        let short = |nodes: &NodeSet| {
+            let here = candidates.clone().find(|candidate| candidate.nodes == *nodes);
+            here.map(|candidate| candidate.short.clone()).unwrap_or_default()
+        };
+        counts
+            .into_iter()
+            .map(|((_, nodes), replicas)| Part { short: short(&nodes), nodes, replicas })
+            .collect()
     }
 
     /// The seats, in the order of the pod's containers.
@@ -157,11 +201,11 @@ impl<'a> Room<'a> {
         Seat { name, aligned: self.aligned(&placement), placement, memory_mode }
     }
 
-    fn aligned(&self, placement: &Placement) -> bool {
+    fn aligned(&self, placement: &Placement) -> Option<bool> {
         let mut devices =
             placement.devices.iter().flat_map(|(name, ids)| ids.iter().map(move |id| (name, id)));
         let known = devices.all(|(name, id)| self.device_nodes(name, id).is_some());
-        known && !placement.cpus.is_empty() && self.place(placement).len() == 1
+        (!takes_nothing(placement)).then(|| known && self.place(placement).len() == 1)
     }
 
     /// The nodes a container has something on, as far as they are known.

@@ -18,6 +18,11 @@ impl Style {
         self.paint("1;31", text)
     }
 
+    /// What nobody knows.
+    pub fn yellow(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
     /// What is beside the point.
     pub fn dim(self, text: &str) -> String {
         self.paint("2", text)

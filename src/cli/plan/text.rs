@@ -1,10 +1,12 @@
 //! The plan for people: who sits where, node by node, what stays free, who was turned away and why.
 
+use super::fill::{fits, parts, runs_out};
 use super::json::pages;
 use super::pods::Pod;
 use super::seat::{Fill, GPUS, Room, Seat, Seated};
 use super::table::{Style, Table};
 use crate::cli::output::count;
+use crate::cli::topology;
 use crate::engine::{GPU, NIC};
 use crate::model::{
     Bytes, Candidate, ContainerKind, CpuSet, MemoryKind, NodeSet, NumaNode, Rejection, Shortage,
@@ -31,6 +33,12 @@ pub fn print(room: &Room<'_>, seated: &[Seated], fill: Option<(&Pod, &Fill)>, st
     text
 }
 
+/// The machine and the rules on one line.
+pub(super) fn headline(room: &Room<'_>) -> String {
+    let policy = &room.settings.policy;
+    format!("{}; policy {}, scope {}", topology::headline(room.topology), policy.topology, policy.scope)
+}
+
 struct Page<'a> {
     room: &'a Room<'a>,
     all: &'a [&'a Seated],
@@ -39,12 +47,7 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn machine(&self) -> String {
-        let Room { topology, settings, .. } = self.room;
-        let policy = &settings.policy;
-        let mut parts = vec![count(topology.numa_nodes.len(), "node"), count(topology.cpus.len(), "CPU")];
-        parts.extend(some(topology.gpus.len(), "GPU"));
-        parts.extend(some(topology.nics.len(), "NIC"));
-        format!("{}; policy {}, scope {}\n\n", parts.join(", "), policy.topology, policy.scope)
+        headline(self.room) + "\n\n"
     }
 
     /// A section for each node, then one for each set of nodes that a container lies across, then the
@@ -95,24 +98,9 @@ impl Page<'_> {
 
     fn rows(&self, table: &mut Table, nodes: &NodeSet) {
         for (pod, seat) in self.seats().filter(|(_, seat)| self.place(seat) == *nodes) {
-            let name = |resource, ids: &[String]| -> Vec<String> {
-                ids.iter().map(|id| self.room.device_name(resource, &id.as_str().into())).collect()
-            };
-            let gpus = |seat: &Seat| devices("GPU", name(GPU, &seat.gpus(self.room.topology)));
-            let memory = seat.promised(MemoryKind::Memory);
-            let sizes: Vec<_> = pages(seat).into_iter().map(|(size, n)| format!("{n} × {size}")).collect();
-            table.row(vec![
-                pod.title(),
-                called(pod, seat),
-                cpus(&seat.placement.cpus),
-                match self.room.links(seat) {
-                    Some(links) => format!("{} ({links})", gpus(seat)),
-                    None => gpus(seat),
-                },
-                devices("NIC", name(NIC, &seat.nics())),
-                if memory > 0 { Bytes(memory).to_string() } else { String::new() },
-                sizes.join(" "),
-            ]);
+            let mut cells = vec![pod.title(), called(pod, seat)];
+            cells.extend(has(self.room, seat));
+            table.row(cells);
         }
     }
 
@@ -170,11 +158,14 @@ impl Page<'_> {
     }
 
     fn rejected(&self) -> String {
-        let mut text = String::new();
+        let mut told: Vec<(Vec<String>, String)> = Vec::new();
         for seated in self.all {
             let Err(rejection) = &seated.verdict else { continue };
-            let _ = write!(text, "\n{} {}\n", self.style.red("rejected:"), seated.pod.title());
-            text += &self.evidence(rejection);
+            collect(&mut told, seated.pod.title(), self.evidence(rejection));
+        }
+        let mut text = String::new();
+        for (titles, evidence) in told {
+            let _ = write!(text, "\n{} {}\n{evidence}", self.style.red("rejected:"), some_of(&titles));
         }
         text
     }
@@ -184,6 +175,12 @@ impl Page<'_> {
         for candidate in rejection.candidates.iter().filter(|candidate| !candidate.short.is_empty()) {
             let _ = writeln!(text, "    {}", short(candidate));
         }
+        text + &self.beyond(rejection)
+    }
+
+    /// What would do: a laxer policy, or less.
+    fn beyond(&self, rejection: &Rejection) -> String {
+        let mut text = String::new();
         if let Some((policy, nodes)) = &rejection.weaker {
             let _ = writeln!(text, "    under {policy} it would start on {}", nodes.words());
         }
@@ -199,41 +196,82 @@ impl Page<'_> {
         // The copies of a filled pod say what it says.
         let copy = |pod: &&Pod| last.is_some_and(|last| last.notes == pod.notes);
         let own = self.all.iter().map(|seated| &seated.pod).filter(|pod| !copy(pod));
-        let mut text = String::new();
+        let mut told: Vec<(Vec<String>, String)> = Vec::new();
         for pod in own.chain(last) {
-            let exempt = pod.exempt.iter().map(|why| format!("never rejected and never pinned: {why}"));
-            for note in pod.notes.iter().cloned().chain(exempt) {
-                let _ = writeln!(text, "{}", self.style.dim(&format!("note: {}: {note}", pod.title())));
-            }
+            pod.remarks().for_each(|note| collect(&mut told, pod.title(), note));
+        }
+        let mut text = String::new();
+        for (titles, note) in told {
+            let _ = writeln!(text, "{}", self.style.dim(&format!("note: {}: {note}", some_of(&titles))));
         }
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
     fn fill(&self, pod: &Pod, fill: &Fill) -> String {
-        let (title, fit) = (pod.title(), fill.seated.len());
+        let fits = fits(pod, fill);
         match &fill.next {
-            None => format!("\nany number of {title} fits: it takes nothing that could run out\n"),
+            None => format!("\n{fits}\n"),
             Some(rejection) => {
-                let many = if fit == 1 { "replica" } else { "replicas" };
-                let fits = if fit == 1 { "fits" } else { "fit" };
-                let head = self.style.bold(&format!("{fit} {many} of {title} {fits}"));
-                format!("\n{head}; the next one is told:\n{}", self.evidence(rejection))
+                let (first, parts) = (runs_out(fill), parts(fill));
+                let (head, largest) = (self.style.bold(&fits), self.beyond(rejection));
+                format!("\n{head}{first}\n{parts}the next one is told:\n  {rejection}\n{largest}")
             }
         }
     }
 }
 
+/// Puts a pod to those of which the same is said.
+pub(super) fn collect(told: &mut Vec<(Vec<String>, String)>, title: String, text: String) {
+    match told.iter_mut().find(|(_, other)| *other == text) {
+        Some((titles, _)) => titles.push(title),
+        None => told.push((vec![title], text)),
+    }
+}
+
+/// The first few of some pods, and how many more there are.
+pub(super) fn some_of(titles: &[String]) -> String {
+    const NAMED: usize = 4;
+    match titles.len().checked_sub(NAMED) {
+        None | Some(0) => titles.join(", "),
+        Some(more) => format!("{} and {more} more", titles[..NAMED].join(", ")),
+    }
+}
+
+/// What a container has: CPUs, GPUs, NICs, memory, huge pages; empty where it has none.
+pub(super) fn has(room: &Room<'_>, seat: &Seat) -> [String; 5] {
+    let name = |resource, ids: &[String]| -> Vec<String> {
+        ids.iter().map(|id| room.device_name(resource, &id.as_str().into())).collect()
+    };
+    let gpus = devices("GPU", name(GPU, &seat.gpus(room.topology)));
+    let memory = seat.promised(MemoryKind::Memory);
+    let sizes: Vec<_> = pages(seat).into_iter().map(|(size, n)| format!("{n} × {size}")).collect();
+    [
+        cpus(&seat.placement.cpus),
+        match room.links(seat) {
+            Some(links) => format!("{gpus} ({links})"),
+            None => gpus,
+        },
+        devices("NIC", name(NIC, &seat.nics())),
+        if memory > 0 { Bytes(memory).to_string() } else { String::new() },
+        sizes.join(" "),
+    ]
+}
+
 fn short(candidate: &Candidate) -> String {
+    format!("{}: {}", candidate.nodes.words(), lack(&candidate.short))
+}
+
+/// What is short, in words.
+pub(super) fn lack(short: &[Shortage]) -> String {
     let told = |shortage: &Shortage| {
         let Shortage { resource, needed, available } = shortage;
         format!("{} needed, {} free", resource.amount(*needed), resource.amount(*available))
     };
-    let short: Vec<_> = candidate.short.iter().map(told).collect();
-    format!("{}: {}", candidate.nodes.words(), short.join("; "))
+    short.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
 /// What an init container holds is used again by those after it.
-fn called(pod: &Pod, seat: &Seat) -> String {
+pub(super) fn called(pod: &Pod, seat: &Seat) -> String {
     let own = pod.request.containers.iter().find(|container| container.name == seat.name);
     match own.is_some_and(|container| container.kind == ContainerKind::Init) {
         true => format!("{} (init)", seat.name),
@@ -241,7 +279,7 @@ fn called(pod: &Pod, seat: &Seat) -> String {
     }
 }
 
-fn cpus(cpus: &CpuSet) -> String {
+pub(in crate::cli) fn cpus(cpus: &CpuSet) -> String {
     match cpus.is_empty() {
         true => "shared CPUs".into(),
         false => format!("{}: {cpus}", count(cpus.len(), "CPU")),
@@ -249,7 +287,7 @@ fn cpus(cpus: &CpuSet) -> String {
 }
 
 /// `GPU 0-1`, `NIC mlx5_0-3,mlx5_5`.
-fn devices(word: &str, names: Vec<String>) -> String {
+pub(in crate::cli) fn devices(word: &str, names: Vec<String>) -> String {
     match names.is_empty() {
         true => String::new(),
         false => format!("{word} {}", ranges(&names)),

@@ -1,5 +1,6 @@
 //! The comparison as JSON; the README describes it.
 
+use super::beside::Beside;
 use super::{Checked, Found};
 use crate::decision::{Seen, SeenProcess};
 use crate::model::{Bytes, CpuSet, NodeId, NodeSet};
@@ -9,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Serialize)]
 struct Document<'a> {
     containers: Vec<Container<'a>>,
+    /// Absent where only some containers were asked for, or the machine cannot be described.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<&'a Beside>,
 }
 
 #[derive(Serialize)]
@@ -45,38 +49,38 @@ struct Effective<'a> {
 struct Process<'a> {
     pid: u32,
     cpus: &'a CpuSet,
+    /// Threads that have other CPUs, by their number.
+    threads: BTreeMap<String, &'a CpuSet>,
     mems: &'a NodeSet,
     memory_policies: &'a BTreeSet<String>,
     memory: BTreeMap<String, Bytes>,
 }
 
-pub(super) fn of(checked: &[Checked]) -> String {
-    let document = Document { containers: checked.iter().map(container).collect() };
+pub(super) fn of(checked: &[Checked], beside: Option<&Beside>) -> String {
+    let document = Document { containers: checked.iter().map(container).collect(), beside };
     // Strings, numbers and lists of them: there is nothing in it that JSON could not say.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
 fn container(checked: &Checked) -> Container<'_> {
-    let Checked { record, found } = checked;
+    let Checked { record, found, .. } = checked;
     let placement = record.placement();
-    let (effective, drift) = match found {
-        Found::Stopped => (None, Vec::new()),
-        Found::Running { seen, drifts } => {
-            (Some(effective(seen)), drifts.iter().map(ToString::to_string).collect())
-        }
+    let effective = match found {
+        Found::Stopped => None,
+        Found::Running { seen, .. } => Some(effective(seen)),
     };
     Container {
         pod_uid: record.key.pod.as_str(),
         container: record.key.container.as_str(),
         id: record.id.as_str(),
-        state: found.word(),
+        state: checked.word(),
         expected: Expected {
             cpus: Some(&placement.cpus).filter(|cpus| !cpus.is_empty()),
             mems: Some(&placement.mems).filter(|mems| !mems.is_empty()),
             memory_policy: placement.policy.as_ref().map(ToString::to_string),
         },
         effective,
-        drift,
+        drift: checked.wrong(),
     }
 }
 
@@ -93,6 +97,7 @@ fn process(process: &SeenProcess) -> Process<'_> {
     Process {
         pid: process.pid,
         cpus: &process.cpus,
+        threads: process.threads.iter().map(|(thread, cpus)| (thread.to_string(), cpus)).collect(),
         mems: &process.mems,
         memory_policies: &process.policies,
         memory: by_node(&process.memory),

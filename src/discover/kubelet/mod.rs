@@ -9,13 +9,18 @@
 
 mod allotments;
 mod checkpoint;
+mod distribution;
+mod flags;
 mod grpc;
 mod podresources;
 mod policy;
 pub mod proto;
+mod settings;
 mod state;
 
 pub use allotments::{Kubelet, PodName};
 pub use checkpoint::kubelet_devices;
+pub use distribution::{Distribution, Kind};
 pub use policy::{CpuManager, kubelet_cpu_manager};
-pub use state::{KubeletCpuState, kubelet_cpu_policy};
+pub use settings::{KubeletSettings, RUNNING};
+pub use state::{KubeletCpuState, kubelet_cpu_policy, kubelet_cpu_state, kubelet_memory_policy};

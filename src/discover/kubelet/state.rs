@@ -31,9 +31,39 @@ pub struct KubeletCpuState {
 /// # Errors
 /// Where the file cannot be read or is not what the kubelet writes.
 pub fn kubelet_cpu_policy(root: &Root) -> Result<Option<KubeletCpuState>, DiscoverError> {
-    let Some(text) = root.read(STATE)? else { return Ok(None) };
+    state_of_file(root, STATE)
+}
+
+/// The same of a kubelet whose root directory is `dir`.
+///
+/// # Errors
+/// As [`kubelet_cpu_policy`].
+pub fn kubelet_cpu_state(root: &Root, dir: &str) -> Result<Option<KubeletCpuState>, DiscoverError> {
+    state_of_file(root, &format!("{dir}/cpu_manager_state"))
+}
+
+/// The policy that the Memory Manager's state file is of, in the kubelet's root directory `dir`; `None` where there is
+/// no such file.
+///
+/// # Errors
+/// As [`kubelet_cpu_policy`].
+pub fn kubelet_memory_policy(root: &Root, dir: &str) -> Result<Option<String>, DiscoverError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct File {
+        policy_name: String,
+    }
+    let file: Option<File> = state_of_file(root, &format!("{dir}/memory_manager_state"))?;
+    Ok(file.map(|file| file.policy_name))
+}
+
+fn state_of_file<T: serde::de::DeserializeOwned>(
+    root: &Root,
+    path: &str,
+) -> Result<Option<T>, DiscoverError> {
+    let Some(text) = root.read(path)? else { return Ok(None) };
     let state = serde_json::from_str(&text);
-    state.map(Some).map_err(|source| DiscoverError::Json { path: root.full(STATE), source })
+    state.map(Some).map_err(|source| DiscoverError::Json { path: root.full(path), source })
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use super::super::decider::{Answer, Decider};
 use super::super::hints::Kept;
 use super::super::proto::ConfigureRequest;
 use super::*;
-use crate::decision::Edit;
 use crate::decision::testing::{container, machine, pod, settings, whole};
+use crate::decision::{Edit, Verdict};
 use crate::engine::Reserve;
 use crate::ledger::Record;
 use crate::model::{
@@ -136,11 +136,46 @@ impl Devices for Slots {
     }
 }
 
+/// What whoever watches was told, in words.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Heard {
+    fn say(&self, text: String) {
+        lock(&self.0).push(text);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}
+
+impl Witness for Heard {
+    fn verdict(&self, verdict: &Verdict, _: Option<Duration>, said: Option<u64>, state: Option<&State>) {
+        let short = verdict.rejection.as_ref().map(|rejection| rejection.candidates.len());
+        let holders = state.map(|state| state.ledger().iter().count());
+        self.say(format!("{} said {said:?} short {short:?} holders {holders:?}", verdict.decision));
+    }
+
+    fn decided(&self, _: Duration) {
+        self.say("decided".into());
+    }
+
+    fn holdings(&self, state: &State, _: &Settings) {
+        self.say(format!("{} hold", state.ledger().iter().count()));
+    }
+
+    fn configured(&self, _: &Settings) {
+        self.say("configured".into());
+    }
+}
+
 struct Rig {
     books: Arc<Books>,
     slots: Arc<Slots>,
     cgroups: Arc<Fake>,
     notes: Arc<Notes>,
+    heard: Arc<Heard>,
     off: Arc<AtomicBool>,
     readable: Arc<AtomicBool>,
     seating: Seating,
@@ -163,14 +198,16 @@ fn rig_with(notes: Arc<Notes>) -> Rig {
         }
     };
     let (books, slots) = (Arc::new(Books::default()), Arc::new(Slots::default()));
+    let heard = Arc::new(Heard::default());
     let around = Around {
         cgroups: Arc::clone(&cgroups) as _,
         hints: Arc::clone(&notes) as _,
         allotments: Arc::clone(&books) as _,
         devices: Arc::clone(&slots) as _,
+        witness: Arc::clone(&heard) as _,
     };
     let seating = Seating::new(prepare, around, move || switch.load(Ordering::Relaxed));
-    Rig { books, slots, cgroups, notes, off, readable, seating }
+    Rig { books, slots, cgroups, notes, heard, off, readable, seating }
 }
 
 fn host(nri: &str) -> Host {
@@ -417,4 +454,28 @@ fn changed_devices_are_read_again_after_the_answer() {
         decider.ask(Event::RunPod(pod("b")), LONG).await.unwrap();
         assert_eq!(*lock(&slots.read), 1, "nothing has changed since");
     });
+}
+
+#[test]
+fn whoever_watches_hears_of_each_verdict_after_the_answer() {
+    let Rig { heard, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![], vec![]));
+    assert_eq!(heard.take(), ["configured"]);
+    let mut decide = |name: &str, cpus| {
+        let outcome = seating.handle(Event::Create(pod(name), whole(name, cpus)));
+        assert!(heard.take().is_empty(), "before the answer");
+        seating.settle(Rest {
+            verdicts: outcome.verdicts,
+            took: Some(Duration::from_micros(40)),
+            ..Rest::default()
+        });
+        heard.take()
+    };
+    assert_eq!(decide("a", 2), ["placed said Some(0) short None holders Some(1)", "decided", "1 hold"],);
+    let refused = decide("wide", 64);
+    assert!(refused[0].starts_with("rejected said Some(0) short Some("), "{refused:?}");
+    assert_eq!(refused[1..], ["decided"], "nothing is held that was not before");
+    let again = decide("wide", 64);
+    assert!(again[0].starts_with("rejected said None short Some("), "{again:?}");
 }

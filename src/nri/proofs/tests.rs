@@ -67,7 +67,7 @@ fn a_drift_is_logged_with_how_many_there_were() {
     let since = Instant::now();
     inbox.send(due()).unwrap();
     drop(inbox);
-    let lines = crate::log::testing::logged(|| work(&queue, &running("0-15")));
+    let lines = crate::log::testing::logged(|| work(&queue, &running("0-15"), &()));
     assert!(since.elapsed() >= SETTLE, "{:?}", since.elapsed());
     let line = &lines[0];
     assert_eq!(line["fields"]["drift"], "effective cpuset.cpus 0-15, expected 4-5");

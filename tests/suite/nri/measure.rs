@@ -98,6 +98,7 @@ fn seating() -> Seating {
         hints: Arc::new(NoHints),
         allotments: Arc::new(NoKubelet),
         devices: Arc::new(SameDevices),
+        witness: Arc::new(()),
     };
     Seating::new(prepare, around, || false)
 }

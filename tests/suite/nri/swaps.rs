@@ -100,6 +100,7 @@ fn seating(placement: &str, gave: &[&'static str]) -> Seating {
         hints: Arc::new(NoHints),
         allotments: Arc::new(Gave(gave.to_vec())),
         devices: Arc::new(SameDevices),
+        witness: Arc::new(()),
     };
     Seating::new(prepare, around, || false)
 }

@@ -1,0 +1,232 @@
+//! What is beside the placements: who else may run on CPUs that are somebody's alone, and what nobody placed.
+
+use crate::cli::CliError;
+use crate::cli::node::Node;
+use crate::decision::{Decision, Event, Mode, Settings, step};
+use crate::host::{self, Cgroups, FoundContainer, HostProcess};
+use crate::model::{
+    ContainerFacts, ContainerName, ContainerState, CpuSet, HugepageHints, PodFacts, PolicyCalls, Resources,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What was found beside the placements.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Beside {
+    /// Those who may run on CPUs that are somebody's alone, and should not.
+    pub intruders: Vec<Intruder>,
+    /// Processes of the host that may run there among other CPUs: nobody moves those.
+    pub host_processes: Vec<Passer>,
+    /// Containers of the CRI that nobody placed and that ask for what has a place.
+    pub not_placed: Vec<NotPlaced>,
+    /// How many others share the pool.
+    pub sharing: usize,
+}
+
+/// A container, or a process that somebody pinned there.
+#[derive(Debug, Serialize)]
+pub(super) struct Intruder {
+    /// Who, in words.
+    pub who: String,
+    /// On which CPUs it should not be.
+    pub cpus: CpuSet,
+    /// Whose they are.
+    pub of: String,
+}
+
+/// A process of the host.
+#[derive(Debug, Serialize)]
+pub(super) struct Passer {
+    pub pid: u32,
+    pub name: String,
+    pub cpus: CpuSet,
+}
+
+/// A container nobody placed.
+#[derive(Debug, Serialize)]
+pub(super) struct NotPlaced {
+    /// `namespace/pod/container`, as far as known.
+    pub who: String,
+    pub id: String,
+    /// `placed`, `rejected` or `exempt`: what would become of it today.
+    pub today: String,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+/// Exclusive CPUs and whose they are.
+struct Owned {
+    cpus: CpuSet,
+    who: String,
+    cgroup: Option<String>,
+}
+
+impl Beside {
+    pub fn of(node: &Node, cgroups: &Cgroups) -> Result<Self, CliError> {
+        let owned = owned(node);
+        let mut beside = Self::default();
+        for one in node.containers().unwrap_or_default() {
+            let held = node.living.iter().find(|(_, known)| {
+                known.cgroups_path.as_deref().is_some_and(|path| node.is_same_cgroup(path, &one.cgroups_path))
+            });
+            let own_cpus = held.map(|(_, known)| known.record.placement().cpus.clone()).unwrap_or_default();
+            beside.intrudes(node, cgroups, &one, &own_cpus, &owned);
+            if held.is_none() {
+                beside.today(node, cgroups, &one);
+            } else if own_cpus.is_empty() {
+                beside.sharing += 1;
+            }
+        }
+        beside.host(node, cgroups, &owned)?;
+        Ok(beside)
+    }
+
+    /// Whether something is where it should not be. Containers that nobody placed are no drift.
+    pub fn is_wrong(&self) -> bool {
+        !self.intruders.is_empty()
+    }
+
+    fn intrudes(
+        &mut self,
+        node: &Node,
+        cgroups: &Cgroups,
+        one: &FoundContainer,
+        own: &CpuSet,
+        owned: &[Owned],
+    ) {
+        // What cannot be read is not known to intrude.
+        let Some(cpus) = cgroups.observe(&one.cgroups_path).ok().flatten().and_then(|seen| seen.cpus) else {
+            return;
+        };
+        let foreign = cpus.difference(own);
+        for owner in owned.iter().filter(|owner| !owner.cpus.is_disjoint(&foreign)) {
+            if owner.cgroup.as_deref().is_some_and(|path| node.is_same_cgroup(path, &one.cgroups_path)) {
+                continue;
+            }
+            self.intruders.push(Intruder {
+                who: format!("container {}", called(node, one)),
+                cpus: owner.cpus.intersection(&foreign),
+                of: owner.who.clone(),
+            });
+        }
+    }
+
+    /// What would become of it if it were created now: decided as any other, with nothing carried out.
+    fn today(&mut self, node: &Node, cgroups: &Cgroups, one: &FoundContainer) {
+        let Some((pod, container)) = facts(node, cgroups, one) else { return };
+        let settings = Settings { mode: Mode::Audit, ..node.settings.clone() };
+        let mut state = node.state.clone();
+        let outcome = step(&mut state, Event::Create(pod, container), &settings);
+        let Some(verdict) = outcome.verdicts.first() else { return };
+        match verdict.decision {
+            Decision::Shared => self.sharing += 1,
+            decision => self.not_placed.push(NotPlaced {
+                who: called(node, one),
+                id: one.id.to_string(),
+                today: decision.to_string(),
+                reason: verdict.reason.clone(),
+            }),
+        }
+    }
+
+    /// Processes outside all containers of the CRI.
+    fn host(&mut self, node: &Node, cgroups: &Cgroups, owned: &[Owned]) -> Result<(), CliError> {
+        if owned.is_empty() {
+            return Ok(());
+        }
+        let pods = cgroups.containers()?.into_iter().map(|one| one.pod_cgroup);
+        let inside: BTreeSet<String> =
+            pods.chain(owned.iter().filter_map(|owner| owner.cgroup.clone())).collect();
+        for HostProcess { pid, name, cpus } in host::everybody(&node.sysroot)? {
+            let Some(owner) = owned.iter().find(|owner| !owner.cpus.is_disjoint(&cpus)) else { continue };
+            // One of which that cannot be read is not known to be the host's.
+            let Ok(Some(own)) = cgroups.of_process(&node.sysroot, &pid.to_string()) else { continue };
+            if inside.iter().any(|path| is_below(cgroups, &own, path)) {
+                continue;
+            }
+            let exclusive = owned.iter().fold(CpuSet::new(), |all, owner| all.union(&owner.cpus));
+            match cpus.is_subset(&exclusive) {
+                true => self.intruders.push(Intruder {
+                    who: format!("process {pid} ({name})"),
+                    cpus: owner.cpus.intersection(&cpus),
+                    of: owner.who.clone(),
+                }),
+                false => self.host_processes.push(Passer { pid, name, cpus: cpus.intersection(&exclusive) }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a process's cgroup is another or lies below it.
+fn is_below(cgroups: &Cgroups, own: &str, path: &str) -> bool {
+    let path = cgroups.path_of(path).unwrap_or_default();
+    own.strip_prefix(path.as_str())
+        .is_some_and(|rest| !path.is_empty() && (rest.is_empty() || rest.starts_with('/')))
+}
+
+fn owned(node: &Node) -> Vec<Owned> {
+    let running = node.living.iter().filter(|(_, known)| known.runs);
+    let owned = running.filter(|(_, known)| !known.record.placement().cpus.is_empty());
+    let owned = owned.map(|(kept, known)| Owned {
+        cpus: known.record.placement().cpus.clone(),
+        who: match node.names.pod(&kept.key.pod) {
+            Some(pod) => format!("{pod}/{}", kept.key.container),
+            None => kept.key.to_string(),
+        },
+        cgroup: known.cgroups_path.clone(),
+    });
+    owned.collect()
+}
+
+fn called(node: &Node, one: &FoundContainer) -> String {
+    let pod = node.names.pod(&one.pod).unwrap_or(one.pod.as_str());
+    let container = node.names.container(&one.id).map_or(one.id.as_str(), ContainerName::as_str);
+    format!("{pod}/{container}")
+}
+
+/// A container as a runtime would have shown it, as far as its cgroup and its first process tell.
+fn facts(node: &Node, cgroups: &Cgroups, one: &FoundContainer) -> Option<(PodFacts, ContainerFacts)> {
+    let limits = cgroups.limits(&one.cgroups_path).ok()?;
+    let pid = cgroups.processes(&one.cgroups_path).ok()?.first().copied()?;
+    let (namespace, name) = node.names.pod(&one.pod).and_then(|pod| pod.split_once('/')).unwrap_or_default();
+    let pod = PodFacts {
+        id: "verify".into(),
+        uid: one.pod.clone(),
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        annotations: BTreeMap::new(),
+        runtime_handler: String::new(),
+        cgroup_parent: one.pod_cgroup.clone(),
+        cgroups_path: String::new(),
+        resources: None,
+    };
+    let milli = limits.cpu_milli;
+    let resources = Resources {
+        // A Guaranteed container's request is its limit; of others it is not asked for.
+        shares: milli.map(|milli| (milli.saturating_mul(1024) / 1000).max(2)),
+        quota: milli.map(|milli| i64::try_from(milli.saturating_mul(100)).unwrap_or(i64::MAX)),
+        period: milli.map(|_| 100_000),
+        memory_limit: limits.memory.and_then(|bytes| i64::try_from(bytes.0).ok()),
+        ..Resources::default()
+    };
+    let container = ContainerFacts {
+        id: one.id.clone(),
+        sandbox: pod.id.clone(),
+        name: node.names.container(&one.id).cloned().unwrap_or_else(|| one.id.as_str().into()),
+        state: ContainerState::Running,
+        annotations: BTreeMap::new(),
+        args: Vec::new(),
+        env: host::environment(&node.sysroot, pid).unwrap_or_default(),
+        mounts: Vec::new(),
+        devices: Vec::new(),
+        cdi_devices: Vec::new(),
+        cgroups_path: one.cgroups_path.clone(),
+        oom_score_adj: host::oom_score_adj(&node.sysroot, pid).ok().flatten(),
+        resources,
+        policy_calls: PolicyCalls::default(),
+        hugepages: HugepageHints::default(),
+        pid: Some(pid),
+    };
+    Some((pod, container))
+}

@@ -1,0 +1,383 @@
+//! containerd's configuration: the main file, those it imports, and what comes of them together.
+//!
+//! The main file is read first, then what it imports, then what those import; of a path with `*` all that match, in the
+//! order of their names. What a later file says replaces what an earlier one said: since containerd 2.0 key by key,
+//! before that every plugin's table as a whole (`mergeConfig` of `cmd/containerd/server/config`). Lists grow.
+
+use super::globs::{clean, matching};
+use super::place::line_at;
+use super::processes::{Process, processes};
+use super::root::malformed;
+use super::{DiscoverError, Place, Root, Said};
+use crate::discover::kubelet::Distribution;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// Where a plain containerd's configuration lies.
+const PLAIN: &str = "etc/containerd/config.toml";
+/// As many files as anybody imports, and more.
+const MOST_FILES: usize = 256;
+
+/// The plugin that speaks NRI.
+pub const NRI: &str = "io.containerd.nri.v1.nri";
+/// The plugin of the CRI's runtime half, since version 3 of the configuration.
+pub const CRI: &str = "io.containerd.cri.v1.runtime";
+/// The same before.
+const OLD_CRI: &str = "io.containerd.grpc.v1.cri";
+
+/// A value: what is no table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// `true` or `false`.
+    Truth(bool),
+    /// Anything else, as text without quotes.
+    Text(String),
+    /// Several, as text; what is no text or number in it is left out.
+    List(Vec<String>),
+}
+
+/// containerd's configuration.
+#[derive(Debug, Default)]
+pub struct Containerd {
+    /// The main file, without the first slash; it may be absent, which is all defaults.
+    pub main: String,
+    /// Whether it is there.
+    pub is_there: bool,
+    /// The `version` of the main file; 1 where it says none.
+    pub version: u32,
+    /// Every file that was read.
+    pub files: Vec<String>,
+    /// What it imports, as it is written.
+    pub imports: Vec<Said<String>>,
+    values: BTreeMap<Vec<String>, Said<Value>>,
+    /// Files that could not be read or understood, and imports of files that are absent. It does not start with these.
+    pub unread: Vec<DiscoverError>,
+}
+
+/// The containerd that serves the kubelet, among those that run.
+#[must_use]
+pub fn running_containerd(root: &Root, distribution: Option<&Distribution>) -> Option<Process> {
+    let all = processes(root)?.into_iter().filter(|process| process.name == "containerd");
+    let mut all: Vec<_> = all.map(|process| (process.line(root).join(" "), process)).collect();
+    match distribution {
+        Some(found) => all.retain(|(line, _)| line.contains(&found.data_dir) || line.contains("/run/k3s/")),
+        // Docker keeps a containerd of its own.
+        None => all.retain(|(line, _)| !line.contains("/docker/")),
+    }
+    all.into_iter().next().map(|(_, process)| process)
+}
+
+impl Containerd {
+    /// Reads the configuration of the containerd that serves the kubelet. `whole_tables` is how containerd before 2.0
+    /// merges.
+    #[must_use]
+    pub fn read(
+        root: &Root,
+        distribution: Option<&Distribution>,
+        whole_tables: impl Fn(u32) -> bool,
+    ) -> Self {
+        let line =
+            running_containerd(root, distribution).map(|process| process.line(root)).unwrap_or_default();
+        let main = named_on(&line).unwrap_or_else(|| match distribution {
+            Some(found) => format!("{}/agent/etc/containerd/config.toml", found.data_dir),
+            None => PLAIN.to_owned(),
+        });
+        let mut config = Self { main: main.clone(), version: 1, ..Self::default() };
+        let mut ahead = VecDeque::from([(main, None)]);
+        let mut known = BTreeSet::new();
+        while let Some((path, import)) = ahead.pop_front() {
+            if !known.insert(path.clone()) || known.len() > MOST_FILES {
+                continue;
+            }
+            match config.file(root, &path, import, &whole_tables) {
+                Ok(imports) => ahead.extend(imports.into_iter().map(|(path, place)| (path, Some(place)))),
+                Err(error) => config.unread.push(error),
+            }
+        }
+        config
+    }
+
+    /// Takes one file in; what it imports.
+    fn file(
+        &mut self,
+        root: &Root,
+        path: &str,
+        import: Option<Place>,
+        whole_tables: impl Fn(u32) -> bool,
+    ) -> Result<Vec<(String, Place)>, DiscoverError> {
+        let is_main = import.is_none();
+        let Some(text) = root.text(path)? else {
+            let expected = "the file that another one imports";
+            return if is_main {
+                Ok(Vec::new())
+            } else {
+                Err(DiscoverError::Missing { path: root.full(path), expected })
+            };
+        };
+        let text = text.trim_start_matches('\u{feff}');
+        let failed = |error: toml::de::Error| malformed_toml(root, path, text, &error);
+        let parsed = DeTable::parse(text).map_err(failed)?;
+        let mut values = Vec::new();
+        flatten(parsed.get_ref(), &mut Vec::new(), &mut |key, value, at| {
+            values.push((key, Said { value, place: Place::file(path).at(line_at(text, at)) }));
+        });
+        self.files.push(path.to_owned());
+        let version =
+            values.iter().find(|(key, _)| key[..] == ["version"]).and_then(|(_, said)| said.number());
+        let version = version.unwrap_or(1);
+        if is_main {
+            (self.is_there, self.version) = (true, version);
+        }
+        let imports: Vec<_> =
+            values.iter().filter(|(key, _)| key[..] == ["imports"]).map(|(_, said)| said.clone()).collect();
+        self.merge(values, version, whole_tables(self.version));
+        self.follow(root, path, imports)
+    }
+
+    fn merge(&mut self, values: Vec<(Vec<String>, Said<Value>)>, version: u32, whole_tables: bool) {
+        let values: Vec<_> = values.into_iter().map(|(key, said)| (modern(key, version), said)).collect();
+        if whole_tables {
+            let plugin = |key: &[String]| (key.len() > 2 && key[0] == "plugins").then(|| key[1].clone());
+            let told: BTreeSet<_> = values.iter().filter_map(|(key, _)| plugin(key)).collect();
+            self.values.retain(|key, _| plugin(key).is_none_or(|plugin| !told.contains(&plugin)));
+        }
+        for (key, said) in values {
+            match (self.values.get_mut(&key), &said.value) {
+                (Some(Said { value: Value::List(before), .. }), Value::List(more)) => {
+                    let new: Vec<_> = more.iter().filter(|item| !before.contains(item)).cloned().collect();
+                    before.extend(new);
+                }
+                _ => drop(self.values.insert(key, said)),
+            }
+        }
+    }
+
+    fn follow(
+        &mut self,
+        root: &Root,
+        from: &str,
+        imports: Vec<Said<Value>>,
+    ) -> Result<Vec<(String, Place)>, DiscoverError> {
+        let mut files = Vec::new();
+        for Said { value, place } in imports {
+            let Value::List(paths) = value else { continue };
+            for written in paths {
+                let dir = Path::new(from).parent().unwrap_or(Path::new(""));
+                let path = clean(&dir.join(&written));
+                self.imports.push(Said { value: written, place: place.clone() });
+                match path.contains('*') {
+                    true => {
+                        files.extend(matching(root, &path)?.into_iter().map(|path| (path, place.clone())))
+                    }
+                    false => files.push((path, place.clone())),
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// The value of a key, by its tables.
+    #[must_use]
+    pub fn get(&self, key: &[&str]) -> Option<&Said<Value>> {
+        self.values
+            .iter()
+            .find(|(found, _)| found.iter().map(String::as_str).eq(key.iter().copied()))
+            .map(|(_, said)| said)
+    }
+
+    /// A plugin's `true` or `false`.
+    #[must_use]
+    pub fn truth(&self, plugin: &str, key: &[&str]) -> Option<Said<bool>> {
+        let said = self.plugin(plugin, key)?;
+        let Value::Truth(truth) = said.value else { return None };
+        Some(Said { value: truth, place: said.place.clone() })
+    }
+
+    /// A plugin's text or number.
+    #[must_use]
+    pub fn text(&self, plugin: &str, key: &[&str]) -> Option<Said<String>> {
+        let said = self.plugin(plugin, key)?;
+        let Value::Text(text) = &said.value else { return None };
+        Some(Said { value: text.clone(), place: said.place.clone() })
+    }
+
+    /// A plugin's value.
+    #[must_use]
+    pub fn plugin(&self, plugin: &str, key: &[&str]) -> Option<&Said<Value>> {
+        let whole: Vec<&str> = ["plugins", plugin].into_iter().chain(key.iter().copied()).collect();
+        self.get(&whole)
+    }
+
+    /// A list at the top, such as `disabled_plugins`.
+    #[must_use]
+    pub fn list(&self, key: &[&str]) -> Option<Said<Vec<String>>> {
+        let said = self.get(key)?;
+        let Value::List(items) = &said.value else { return None };
+        Some(Said { value: items.clone(), place: said.place.clone() })
+    }
+
+    /// Everything said of the OCI runtimes: `(handler, key, value)`.
+    pub fn runtimes(&self) -> impl Iterator<Item = (&str, &str, &Said<Value>)> {
+        self.values.iter().filter_map(|(key, said)| {
+            match key.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["plugins", CRI, "containerd", "runtimes", _, ..] if key.len() > 5 => {
+                    Some((key[4].as_str(), key[key.len() - 1].as_str(), said))
+                }
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Said<Value> {
+    fn number(&self) -> Option<u32> {
+        match &self.value {
+            Value::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+/// Version 2 has the CRI's runtime half in the table of the whole CRI. In version 3 that table is another plugin's.
+fn modern(mut key: Vec<String>, version: u32) -> Vec<String> {
+    if version < 3 && key.len() > 2 && key[0] == "plugins" {
+        match key[1].as_str() {
+            OLD_CRI | "cri" => CRI.clone_into(&mut key[1]),
+            "nri" => NRI.clone_into(&mut key[1]),
+            _ => {}
+        }
+    }
+    key
+}
+
+fn flatten(table: &DeTable<'_>, above: &mut Vec<String>, each: &mut dyn FnMut(Vec<String>, Value, usize)) {
+    for (key, value) in table.iter() {
+        above.push(key.get_ref().to_string());
+        match value.get_ref() {
+            DeValue::Table(table) => flatten(table, above, each),
+            DeValue::Boolean(truth) => each(above.clone(), Value::Truth(*truth), key.span().start),
+            DeValue::Array(items) => {
+                let items = items.iter().filter_map(|item| scalar(item.get_ref())).collect();
+                each(above.clone(), Value::List(items), key.span().start);
+            }
+            one => {
+                if let Some(text) = scalar(one) {
+                    each(above.clone(), Value::Text(text), key.span().start);
+                }
+            }
+        }
+        above.pop();
+    }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Float(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn malformed_toml(root: &Root, path: &str, text: &str, error: &toml::de::Error) -> DiscoverError {
+    let line = error.span().and_then(|span| line_at(text, span.start)).unwrap_or(1);
+    let found = text.lines().nth(line - 1).unwrap_or_default();
+    let place = PathBuf::from(format!("{}:{line}", root.full(path).display()));
+    malformed(place, found, "TOML as containerd reads it")
+}
+
+/// `-c FILE`, `--config FILE` or `--config=FILE`.
+fn named_on(line: &[String]) -> Option<String> {
+    let next = |at: usize| line.get(at + 1).cloned();
+    let named = line.iter().enumerate().find_map(|(at, word)| match word.as_str() {
+        "-c" | "--config" | "-config" => next(at),
+        word => word.strip_prefix("--config=").or_else(|| word.strip_prefix("-c=")).map(str::to_owned),
+    })?;
+    Some(clean(Path::new(&named)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const MAIN: &str = "etc/containerd/config.toml";
+
+    fn read(files: &[(&str, &str)], whole_tables: bool) -> Containerd {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Containerd::read(&Root::gathered(dir.path()).unwrap(), None, |_| whole_tables)
+    }
+
+    fn hugetlb(config: &Containerd) -> Option<(bool, String)> {
+        let said = config.truth(CRI, &["disable_hugetlb_controller"])?;
+        Some((said.value, said.place.to_string()))
+    }
+
+    #[test]
+    fn both_versions_of_the_table_are_one() {
+        let old =
+            "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  disable_hugetlb_controller = false\n";
+        let new = "version = 3\r\n[plugins.'io.containerd.cri.v1.runtime']\r\n\r\ndisable_hugetlb_controller = false\r\n";
+        assert_eq!(hugetlb(&read(&[(MAIN, old)], false)), Some((false, format!("/{MAIN}:3"))));
+        assert_eq!(hugetlb(&read(&[(MAIN, new)], false)), Some((false, format!("/{MAIN}:4"))));
+        let misplaced = new.replace("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri");
+        assert_eq!(hugetlb(&read(&[(MAIN, &misplaced)], false)), None, "version 3 has it elsewhere");
+        assert!(!read(&[], false).is_there);
+    }
+
+    #[test]
+    fn imports_come_later_and_replace() {
+        let nri = "[plugins.\"io.containerd.nri.v1.nri\"]\n";
+        let main = format!(
+            "version = 3\nimports = [\"conf.d/*.toml\", '/etc/more.toml']\n{nri}disable = true\nsocket_path = \"/a\"\n"
+        );
+        let one = format!("version = 3\n{nri}disable = false\n");
+        let files = [
+            (MAIN, main.as_str()),
+            ("etc/containerd/conf.d/10-a.toml", one.as_str()),
+            ("etc/containerd/conf.d/20-b.tomlx", "nonsense"),
+            ("etc/more.toml", "disabled_plugins = [\"x\"]\n"),
+        ];
+        let new = read(&files, false);
+        assert!(new.unread.is_empty(), "{:?}", new.unread);
+        assert_eq!(
+            new.truth(NRI, &["disable"]).unwrap().place.to_string(),
+            "/etc/containerd/conf.d/10-a.toml:3"
+        );
+        assert_eq!(new.text(NRI, &["socket_path"]).unwrap().value, "/a");
+        assert_eq!(new.list(&["disabled_plugins"]).unwrap().value, ["x"]);
+        let old = read(&files, true);
+        assert!(old.text(NRI, &["socket_path"]).is_none(), "before 2.0 the whole table is replaced");
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_told_and_ends() {
+        let circle = [
+            (MAIN, "imports = [\"./config.toml\", \"b.toml\"]\n"),
+            ("etc/containerd/b.toml", "imports = ['config.toml']"),
+        ];
+        assert!(read(&circle, false).unread.is_empty());
+        let absent = read(&[(MAIN, "imports = [\"/etc/none.toml\"]\n")], false);
+        assert!(
+            absent.unread[0]
+                .to_string()
+                .ends_with("/etc/none.toml is not there: expected the file that another one imports")
+        );
+        let bad = read(&[(MAIN, "version = 2\n[plugins\n")], false);
+        assert!(bad.unread[0].to_string().contains("config.toml:2: found \"[plugins\""), "{}", bad.unread[0]);
+    }
+
+    #[test]
+    fn runtimes_are_found_with_their_options() {
+        let text = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n  BinaryName = '/usr/bin/nvidia-container-runtime'\n  SystemdCgroup = true\n";
+        let config = read(&[(MAIN, text)], false);
+        let all: Vec<_> = config.runtimes().map(|(handler, key, _)| (handler, key)).collect();
+        assert_eq!(all, [("nvidia", "BinaryName"), ("nvidia", "SystemdCgroup")]);
+    }
+}
