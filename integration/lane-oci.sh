@@ -170,15 +170,15 @@ podman_late_hook() {
 
 # Those of hooks/ as they stand, with every default: by annotation, and for everybody.
 podman_files() {
-    local count=$whole command=("${show[@]}") files=$project/hooks said
-    [ "$without" != --without-maitred ] || files=$work/no-hooks
+    local count=$whole command=("${show[@]}") hooks=$project/hooks said
+    [ "$without" != --without-maitred ] || hooks=$work/no-hooks
     mkdir -p "$work"/no-hooks/containers{,-always}
-    is "CPUs by annotation" "$(own)" "$(asks=(--annotation maitred/hook=true); podman_run --runtime runc --hooks-dir "$files/containers" | cpus_in)"
+    is "CPUs by annotation" "$(own)" "$(asks=(--annotation maitred/hook=true); podman_run --runtime runc --hooks-dir "$hooks/containers" | cpus_in)"
     is "allocations after it" 0 "$(find /run/maitred/allocations -name '*.json' | wc -l)"
-    is "CPUs of one that does not ask" "0-$last" "$(podman_run --runtime runc --hooks-dir "$files/containers" | cpus_in)"
-    is "CPUs of anybody" "$(own)" "$(podman_run --runtime runc --hooks-dir "$files/containers-always" | cpus_in)"
+    is "CPUs of one that does not ask" "0-$last" "$(podman_run --runtime runc --hooks-dir "$hooks/containers" | cpus_in)"
+    is "CPUs of anybody" "$(own)" "$(podman_run --runtime runc --hooks-dir "$hooks/containers-always" | cpus_in)"
     count=$cpus
-    ! said=$(podman_run --runtime runc --hooks-dir "$files/containers-always" 2>&1) || { echo "started: $said"; return 1; }
+    ! said=$(podman_run --runtime runc --hooks-dir "$hooks/containers-always" 2>&1) || { echo "started: $said"; return 1; }
     says "$(cat /var/log/maitred/hook.jsonl)" '"decision":"rejected"'
 }
 

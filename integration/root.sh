@@ -10,20 +10,9 @@ kernel_suite=trixie  # 6.12: the kernel these lanes were measured with
 kernel=linux-image-cloud-amd64
 packages=containerd,runc,crun,kmod,numactl
 
-# The mirror this machine itself uses where it is a Debian; else mmdebstrap's own default.
-mirror() {
-    local codename
-    # shellcheck source=/dev/null
-    codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || return 0
-    # Other vendors name their suites so too, but have no component "main" there.
-    # shellcheck disable=SC2016  # apt fills these in
-    apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' |
-        awk -v suite="$codename" '$1 == suite && $2 == "main" { sub("/$", "", $3); print $3; exit }'
-}
-
 build() {
     local root=$cache/root.new uri
-    uri=${MAITRED_MIRROR:-$(mirror)}
+    uri=$(mirror)
     say "suite $suite from ${uri:-the default mirror}"
     rm -rf "$root" "$cache/root" "$cache/kernel"
     # The second suite serves the kernel alone: the pin keeps everything else from it.
