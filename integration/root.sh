@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds .cache/root: a small Debian with containerd 2.1, runc and crun, entered with chroot by the
-# native lane and put on the guest's disk; and .cache/kernel: the guest's kernel, unpacked.
+# native lane and put on the guest's disk, with the newest runc there is (1.4 knows memory policies)
+# below /opt/runc-next; and .cache/kernel: the guest's kernel, unpacked.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 become_root "$@"
@@ -25,6 +26,10 @@ build() {
         --setup-hook="printf 'Package: *\nPin: release n=$kernel_suite\nPin-Priority: -1\n\nPackage: linux-image-*\nPin: release n=$kernel_suite\nPin-Priority: 990\n' >\"\$1/etc/apt/preferences.d/kernel\"" \
         --customize-hook="cd \"\$1/tmp\" && chroot \"\$1\" sh -c 'cd /tmp && apt-get download \$(apt-cache depends $kernel | sed -n \"s/.*Depends: \\(linux-image-[0-9].*\\)/\\1/p\")'" \
         --customize-hook="mkdir -p '$cache/kernel' && dpkg-deb -x \"\$1\"/tmp/linux-image-*.deb '$cache/kernel' && rm -f \"\$1\"/tmp/*.deb" \
+        --setup-hook="for suite in unstable experimental; do sed \"s/ $suite / \$suite /\" \"\$1/etc/apt/sources.list\"; done >\"\$1/etc/apt/sources.list.d/next.list\"" \
+        --setup-hook="printf 'Package: *\nPin: release n=sid\nPin-Priority: -1\n\nPackage: *\nPin: release a=experimental\nPin-Priority: -1\n' >\"\$1/etc/apt/preferences.d/next\"" \
+        --customize-hook="chroot \"\$1\" sh -c 'cd /tmp && apt-get download runc=\$(apt-cache madison runc | cut -d\"|\" -f2 | tr -d \" \" | sort -V | tail -1)'" \
+        --customize-hook="dpkg-deb -x \"\$1\"/tmp/runc_*.deb \"\$1/opt/runc-next\" && rm -f \"\$1\"/tmp/*.deb" \
         "$suite" "$root" ${uri:+"$uri"} >&2
     rm -f "$root/etc/resolv.conf"
     : >"$root/etc/resolv.conf"

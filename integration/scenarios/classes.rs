@@ -12,6 +12,8 @@ use std::process::Command;
 pub const WRAPPED: &str = "maitred";
 /// The wrapper in front of crun.
 pub const CRUN: &str = "maitred-crun";
+/// The wrapper in front of the newest runc.
+pub const NEXT_RUNC: &str = "maitred-runc-next";
 /// Hooks of a base specification.
 pub const HOOKED: &str = "maitred-hooks";
 
@@ -19,8 +21,8 @@ pub const HOOKED: &str = "maitred-hooks";
 const BINARY: &str = "/usr/bin/maitred";
 const WRAPPER: &str = "/usr/local/sbin/maitred-runtime";
 const BASE_SPEC: &str = "/etc/containerd/maitred-base.json";
-const CRUN_SCRIPT: &str = "/run/maitred-crun";
-const CRUN_CONFIG: &str = "/run/maitred-crun.toml";
+/// The classes of the wrapper in front of a runtime that is named, and where that is.
+const NAMED: [(&str, &str); 2] = [(CRUN, "/usr/bin/crun"), (NEXT_RUNC, "/opt/runc-next/usr/sbin/runc")];
 
 const WRAPPER_CLASS: &str = include_str!("../../hooks/containerd/runtime-class.toml");
 const HOOKS_CLASS: &str = include_str!("../../hooks/containerd/hooks-class.toml");
@@ -28,20 +30,34 @@ const HOOKS: &str = include_str!("../../hooks/containerd/base-hooks.json");
 
 /// Their part of containerd's configuration. There is no systemd here; nothing else is changed.
 pub fn containerd_config() -> String {
-    let crun =
-        WRAPPER_CLASS.replace("runtimes.maitred", "runtimes.maitred-crun").replace(WRAPPER, CRUN_SCRIPT);
-    [WRAPPER_CLASS, &crun, HOOKS_CLASS].join("\n").replace("SystemdCgroup = true", "SystemdCgroup = false")
+    let named = NAMED.map(|(class, _)| {
+        WRAPPER_CLASS
+            .replace("runtimes.maitred", &format!("runtimes.{class}"))
+            .replace(WRAPPER, &script(class))
+    });
+    let all = [WRAPPER_CLASS, &named.join("\n"), HOOKS_CLASS].join("\n");
+    all.replace("SystemdCgroup = true", "SystemdCgroup = false")
 }
 
 /// Puts there what they lead to. Without maitred the runtimes themselves are there, and a hook that does nothing.
 pub fn install(maitred: Option<&Path>) -> Result<()> {
     link(maitred.unwrap_or(Path::new("/usr/bin/true")), BINARY)?;
     link(maitred.unwrap_or(Path::new("/usr/sbin/runc")), WRAPPER)?;
-    let runtime = if maitred.is_some() { WRAPPER } else { "/usr/bin/crun" };
-    let script = format!("#!/bin/sh\nexport MAITRED_CONFIG={CRUN_CONFIG}\nexec {runtime} \"$@\"\n");
-    fs::write(CRUN_SCRIPT, script)?;
-    fs::set_permissions(CRUN_SCRIPT, fs::Permissions::from_mode(0o755))?;
+    for (class, runtime) in NAMED {
+        let runtime = if maitred.is_some() { WRAPPER } else { runtime };
+        let text = format!("#!/bin/sh\nexport MAITRED_CONFIG={}\nexec {runtime} \"$@\"\n", config(class));
+        fs::write(script(class), text)?;
+        fs::set_permissions(script(class), fs::Permissions::from_mode(0o755))?;
+    }
     base_spec()
+}
+
+fn script(class: &str) -> String {
+    format!("/run/{class}")
+}
+
+fn config(class: &str) -> String {
+    format!("/run/{class}.toml")
 }
 
 fn link(target: &Path, at: &str) -> Result<()> {
@@ -64,8 +80,11 @@ fn base_spec() -> Result<()> {
     Ok(fs::write(BASE_SPEC, spec.to_string())?)
 }
 
-/// The configuration of the wrapper in front of crun: the node's, and crun.
-pub fn write_crun_config() -> Result<()> {
-    let config = fs::read_to_string(MAITRED_CONFIG)?;
-    Ok(fs::write(CRUN_CONFIG, format!("{config}[runtime]\npath = \"/usr/bin/crun\"\n"))?)
+/// The configurations of the wrapper in front of a runtime that is named: the node's, and that runtime.
+pub fn write_configs() -> Result<()> {
+    let node = fs::read_to_string(MAITRED_CONFIG)?;
+    for (class, runtime) in NAMED {
+        fs::write(config(class), format!("{node}[runtime]\npath = \"{runtime}\"\n"))?;
+    }
+    Ok(())
 }

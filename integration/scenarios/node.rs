@@ -145,7 +145,7 @@ impl Node {
     pub fn write_maitred_config(&self, settings: &Settings) -> Result<()> {
         fs::create_dir_all("/etc/maitred")?;
         fs::write(MAITRED_CONFIG, settings.toml(&self.machine, self.lane))?;
-        classes::write_crun_config()
+        classes::write_configs()
     }
 
     /// Starts maitred as an external plugin and waits until containerd has taken it in.
@@ -224,9 +224,8 @@ impl Node {
         if !self.with_maitred {
             return Ok(());
         }
-        let output = Command::new(self.payload.join("maitred")).args(arguments).output()?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "maitred {arguments:?}: {}: {text}", output.status);
+        let (code, text) = self.maitred_answer(arguments)?;
+        anyhow::ensure!(code == 0, "maitred {arguments:?}: exit status {code}: {text}");
         Ok(())
     }
 

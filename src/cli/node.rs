@@ -8,10 +8,18 @@ use crate::decision::{Event, Known, Settings, State, step};
 use crate::discover::{self, Options, Root};
 use crate::host::{self, Cgroups, FoundContainer};
 use crate::model::ContainerKey;
-use crate::oci::{Books, Entries, free_pages};
+use crate::oci::{Books, Bundle, Entries, free_pages};
 use crate::store::{Allocation, DEFAULT_DIR, Notice, Off, Store, Told};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Where the runtimes keep the `config.json` of what lives: before and after the container's id. containerd's state
+/// directory, that of RKE2's and k3s's containerd, and CRI-O's.
+const BUNDLES: [[&str; 2]; 3] = [
+    ["run/containerd/io.containerd.runtime.v2.task/k8s.io", "config.json"],
+    ["run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io", "config.json"],
+    ["run/containers/storage/overlay-containers", "userdata/config.json"],
+];
 
 /// Where a node is: this one, or the files of another.
 #[derive(Debug, Clone, clap::Args)]
@@ -152,12 +160,19 @@ impl Node {
         Some(all.into_iter().filter(|one| self.is_running_app(one)).collect())
     }
 
-    /// It runs something, and that is not the pause process that keeps a sandbox's namespaces.
+    /// It runs something, and is not the one that only keeps a sandbox's namespaces.
     fn is_running_app(&self, one: &FoundContainer) -> bool {
         let Some(cgroups) = &self.cgroups else { return false };
         let Ok(pids) = cgroups.processes(&one.cgroups_path) else { return false };
         let name = pids.first().and_then(|pid| host::name(&self.sysroot, *pid));
-        name.is_some_and(|name| name != "pause")
+        name.is_some_and(|name| !self.is_sandbox(one.id.as_str()).unwrap_or(name == "pause"))
+    }
+
+    /// By the configuration that the runtime keeps while a container lives; `None` where there is none to be read.
+    fn is_sandbox(&self, id: &str) -> Option<bool> {
+        let paths = BUNDLES.map(|[before, after]| self.sysroot.join(format!("{before}/{id}/{after}")));
+        let bundle = paths.iter().find_map(|path| Bundle::read(path).ok())?;
+        Some(bundle.party(id).is_sandbox)
     }
 
     /// Whether two spellings name the same cgroup.

@@ -213,6 +213,26 @@ mod beside {
         assert!(out.starts_with(&format!("aligned     {VLLM}/server")), "{out}");
     }
 
+    /// NRI shows sandboxes to nobody, so nothing moves them; what runs in one only waits, whatever it is called.
+    #[test]
+    fn a_sandbox_is_no_intruder_whatever_runs_in_it() {
+        let bundle = |site: &Site, place: &str, id: &str, kind: &str| {
+            let text = format!(r#"{{"annotations":{{"io.kubernetes.cri.container-type":"{kind}"}}}}"#);
+            site.file(&format!("run/{place}/io.containerd.runtime.v2.task/k8s.io/{id}/config.json"), &text);
+        };
+        for place in ["containerd", "k3s/containerd"] {
+            let site = site();
+            container(&site, &format!("/kubepods/pod{VLLM}/keeper"), 73, "0-7", "0-3");
+            bundle(&site, place, "keeper", "sandbox");
+            bundle(&site, place, "web1", "container");
+            let (status, out, err) = site.run("verify", &[]);
+            assert_eq!((status, err.as_str()), (0, ""), "{out}");
+            bundle(&site, place, "keeper", "container");
+            let (status, out, _) = site.run("verify", &[]);
+            assert!(status == 1 && out.contains("intruder    container inference/vllm-0/keeper"), "{out}");
+        }
+    }
+
     #[test]
     fn a_container_or_a_process_on_somebodys_own_cpus_is_an_intruder() {
         let site = site();
