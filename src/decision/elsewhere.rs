@@ -4,8 +4,8 @@
 use super::state::{Live, Role};
 use super::{Decision, Outcome, Settings, State, Verdict};
 use crate::engine::Seat;
-use crate::ledger::Record;
-use crate::model::{ContainerId, ContainerKey, ContainerKind, CpuSet, Scope};
+use crate::ledger::{Conflict, Record};
+use crate::model::{ContainerId, ContainerKey, ContainerKind, CpuSet, Placement, Scope};
 
 /// A container that somebody else has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,27 +49,37 @@ impl State {
 
     fn take_one_in(&mut self, known: Known, settings: &Settings) -> Option<Verdict> {
         let Record { key, id, .. } = &known.record;
-        let placement = known.record.placement().clone();
+        let mut placement = known.record.placement().clone();
         let (key, id) = (key.clone(), id.clone());
         let holds = placement != Default::default();
+        let mut told = None;
         if holds {
-            let kind = ContainerKind::Unknown;
-            if let Err(conflict) = self.ledger.adopt(key.clone(), id.clone(), kind, placement.clone()) {
-                return Some(contested(&key, &id, conflict.to_string()));
+            // What stands against one part of it does not make the rest free: its container runs with all of it.
+            while let Err(conflict) =
+                self.ledger.adopt(key.clone(), id.clone(), ContainerKind::Unknown, placement.clone())
+            {
+                told.get_or_insert_with(|| contested(&key, &id, conflict.to_string()));
+                without(&mut placement, &conflict);
+            }
+            if placement.cpus.is_empty() && placement.devices.is_empty() && told.is_some() {
+                self.ledger.release(&key);
+                return told;
             }
             if settings.policy.scope == Scope::Pod && self.ledger.seat(&key.pod).is_none() {
                 let seat = Seat { affinity: placement.affinity.clone(), preferred: placement.preferred };
                 self.ledger.set_seat(key.pod.clone(), seat);
             }
         }
-        if known.runs {
+        // One whose CPUs are all somebody else's is left where it is.
+        let stays = placement.cpus.is_empty() && !known.record.placement().cpus.is_empty();
+        if known.runs && !stays {
             let role = if placement.cpus.is_empty() { Role::Shared(None) } else { Role::Exclusive };
             self.track_elsewhere(&known, role);
-        } else {
+        } else if !known.runs {
             self.ledger.lend(&key, &id);
         }
         self.elsewhere.insert(key, known);
-        None
+        told
     }
 
     /// One whose cgroup nobody knows cannot be written to.
@@ -109,6 +119,21 @@ impl Outcome {
 }
 
 /// Two hold the same: the one whose word came later is not believed, and somebody should look.
+/// Takes from a placement what the conflict is about; less of it each time.
+fn without(placement: &mut Placement, conflict: &Conflict) {
+    match conflict {
+        Conflict::Offline { cpus, .. } | Conflict::Cpus { cpus, .. } => {
+            placement.cpus = placement.cpus.difference(cpus);
+        }
+        Conflict::Device { resource, id, .. } => {
+            if let Some(ids) = placement.devices.get_mut(resource) {
+                ids.remove(id);
+            }
+            placement.devices.retain(|_, ids| !ids.is_empty());
+        }
+    }
+}
+
 fn contested(key: &ContainerKey, id: &ContainerId, why: String) -> Verdict {
     Verdict {
         pod: String::new(),

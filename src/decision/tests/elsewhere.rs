@@ -97,6 +97,34 @@ fn a_word_that_cannot_be_is_told_and_not_believed() {
     assert_eq!(node.held(), 1);
 }
 
+/// It runs on the CPU that is left and uses its GPU, whatever became of the other CPU.
+#[test]
+fn of_a_word_that_cannot_be_what_can_be_counts() {
+    let gpu = |cpus: &str| {
+        let mut one = known("x", cpus, cpus);
+        let mut placement = one.record.placement().clone();
+        placement.devices = [("nvidia.com/gpu".into(), ["GPU-1".into()].into())].into();
+        one.record = Record::new(&one.record.key, &one.record.id, &placement);
+        one
+    };
+    let mut node = Node::new();
+    node.create(&pod("a"), &whole("a", 4));
+    // 4-7 are a's, and the machine ends with 15.
+    let outcome = node.step(Event::Elsewhere(vec![gpu("7-8,16")]));
+    assert_eq!(outcome.verdicts.len(), 1, "{outcome:?}");
+    assert!(outcome.verdicts[0].warn && outcome.verdicts[0].reason.contains("16"), "{outcome:?}");
+    let held = |node: &Node| {
+        let holding = node.state.ledger().get(&known("x", "", "").record.key);
+        holding.map(|held| (held.placement.cpus.to_string(), held.placement.devices.len()))
+    };
+    assert_eq!(held(&node), Some(("8".to_owned(), 1)));
+    assert_eq!(cpus(&node.create(&pod("b"), &whole("b", 4))), "12-15");
+    // With no CPU of its own left it keeps the GPU, and is not put on the shared pool either.
+    let outcome = node.step(Event::Elsewhere(vec![gpu("4-5")]));
+    assert_eq!(held(&node), Some((String::new(), 1)));
+    assert!(writes(&outcome).iter().all(|(path, _)| path != "/elsewhere/x"), "{outcome:?}");
+}
+
 #[test]
 fn a_new_attempt_of_ours_answers_for_what_others_held_under_its_name() {
     let mut node = Node::new();
