@@ -8,7 +8,7 @@ use crate::decision::{Event, Known, Settings, State, step};
 use crate::discover::{self, Options, Root};
 use crate::host::{self, Cgroups, FoundContainer};
 use crate::model::ContainerKey;
-use crate::oci::{Books, Bundle, Entries, free_pages};
+use crate::oci::{self, Books, Bundle, Entries, free_pages};
 use crate::store::{Allocation, DEFAULT_DIR, Notice, Off, Store, Told};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,9 +133,7 @@ impl Node {
                 let same = host::start_time(sysroot, process.pid) == Some(process.start);
                 same.then_some(process.pid)
             }
-            None => store
-                .daemon_pid()
-                .filter(|pid| host::name(sysroot, *pid).is_some_and(|name| name.contains("maitred"))),
+            None => oci::daemon(store, sysroot),
         }
     }
 

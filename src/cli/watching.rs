@@ -221,20 +221,8 @@ mod tests {
     fn verdict(decision: Decision) -> Verdict {
         let rejection = Rejection::of_container(Reason::TopologyAffinity, "main".into(), "full");
         Verdict {
-            pod: "vllm".into(),
-            namespace: "default".into(),
-            pod_uid: "uid".into(),
-            container: Some("main".into()),
-            container_id: Some("c1".into()),
-            decision,
-            simulated: false,
-            warn: false,
-            reason: rejection.to_string(),
-            request: "4 CPUs".into(),
-            placement: None,
-            memory_policy: None,
-            rejection: (decision == Decision::Rejected).then(|| Box::new(rejection)),
-            ineligible: false,
+            rejection: (decision == Decision::Rejected).then(|| Box::new(rejection.clone())),
+            ..Verdict::sample(decision, &rejection.to_string())
         }
     }
 

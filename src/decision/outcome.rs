@@ -180,3 +180,26 @@ pub struct Verdict {
     /// It has a GPU, a NIC or huge pages and gets no exclusive CPUs, without having asked for that.
     pub ineligible: bool,
 }
+
+#[cfg(test)]
+impl Verdict {
+    /// For tests: about the container `main` of `default/vllm`, which asked for 4 CPUs.
+    pub(crate) fn sample(decision: Decision, reason: &str) -> Self {
+        Self {
+            pod: "vllm".into(),
+            namespace: "default".into(),
+            pod_uid: "uid".into(),
+            container: Some("main".into()),
+            container_id: Some("c1".into()),
+            decision,
+            simulated: false,
+            warn: false,
+            reason: reason.into(),
+            request: "4 CPUs".into(),
+            placement: None,
+            memory_policy: None,
+            rejection: None,
+            ineligible: false,
+        }
+    }
+}

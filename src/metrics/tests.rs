@@ -5,22 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 fn verdict(decision: Decision) -> Verdict {
-    Verdict {
-        pod: "vllm".into(),
-        namespace: "default".into(),
-        pod_uid: "uid".into(),
-        container: Some("main".into()),
-        container_id: Some("c1".into()),
-        decision,
-        simulated: false,
-        warn: false,
-        reason: String::new(),
-        request: String::new(),
-        placement: None,
-        memory_policy: None,
-        rejection: None,
-        ineligible: false,
-    }
+    Verdict::sample(decision, "")
 }
 
 fn rejected(candidates: &[(&str, &[Resource])]) -> Verdict {

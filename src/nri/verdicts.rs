@@ -84,25 +84,6 @@ mod tests {
     use crate::log::testing::logged;
     use crate::model::Placement;
 
-    fn verdict(decision: Decision, reason: &str) -> Verdict {
-        Verdict {
-            pod: "vllm".into(),
-            namespace: "default".into(),
-            pod_uid: "uid".into(),
-            container: Some("main".into()),
-            container_id: Some("c1".into()),
-            decision,
-            simulated: false,
-            warn: false,
-            reason: reason.into(),
-            request: "4 CPUs".into(),
-            placement: None,
-            memory_policy: None,
-            rejection: None,
-            ineligible: false,
-        }
-    }
-
     #[test]
     fn a_line_has_the_fields_people_search_for() {
         let placement = Placement {
@@ -111,7 +92,8 @@ mod tests {
             devices: [("nvidia.com/gpu".into(), ["GPU-a".into()].into())].into(),
             ..Placement::default()
         };
-        let placed = Verdict { placement: Some(placement), ..verdict(Decision::Placed, "aligned on node 1") };
+        let placed =
+            Verdict { placement: Some(placement), ..Verdict::sample(Decision::Placed, "aligned on node 1") };
 
         let lines = logged(|| log::verdict(&placed, "nri", Some(Duration::from_micros(42)), 0));
 
@@ -136,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_warning_and_a_simulation_say_so() {
-        let line = Verdict { warn: true, simulated: true, ..verdict(Decision::Exempt, "x") };
+        let line = Verdict { warn: true, simulated: true, ..Verdict::sample(Decision::Exempt, "x") };
 
         let lines = logged(|| log::verdict(&line, "nri", None, 0));
 
@@ -149,7 +131,7 @@ mod tests {
         let start = Instant::now();
         let mut log = VerdictLog::default();
         let mut at = |seconds: u64, decision, reason| {
-            log.repeated(&verdict(decision, reason), start + Duration::from_secs(seconds))
+            log.repeated(&Verdict::sample(decision, reason), start + Duration::from_secs(seconds))
         };
         assert_eq!(at(0, Decision::Rejected, "full"), Some(0));
         assert_eq!(at(10, Decision::Rejected, "full"), None);
@@ -165,7 +147,7 @@ mod tests {
         let start = Instant::now();
         let mut log = VerdictLog::default();
         let mut at = |pod: u64, seconds: u64| {
-            let mut refused = verdict(Decision::Rejected, "full");
+            let mut refused = Verdict::sample(Decision::Rejected, "full");
             refused.pod_uid = PodUid::new(pod.to_string());
             log.log(&refused, None, start + Duration::from_secs(seconds))
         };
@@ -187,7 +169,7 @@ mod tests {
         let start = Instant::now();
         let mut log = VerdictLog::default();
         for number in 0..3000u64 {
-            let mut refused = verdict(Decision::Rejected, "full");
+            let mut refused = Verdict::sample(Decision::Rejected, "full");
             refused.pod_uid = PodUid::new(number.to_string());
             log.repeated(&refused, start + Duration::from_secs(number));
         }

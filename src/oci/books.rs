@@ -48,7 +48,7 @@ impl Books<'_> {
         let (allocations, skipped) = self.store.allocations()?;
         skipped.iter().for_each(|skipped| tracing::warn!("{skipped}"));
         let unclear = skipped.iter().filter(|skipped| skipped.is_allocation()).map(ToString::to_string);
-        let daemon = self.daemon_runs();
+        let daemon = daemon(self.store, self.root).is_some();
         let mut entries = Entries { unclear: unclear.collect(), ..Entries::default() };
         for allocation in allocations {
             match (self.life(&allocation, daemon), record(&allocation)) {
@@ -108,12 +108,13 @@ impl Books<'_> {
             })
         })
     }
+}
 
-    /// Whether the daemon that wrote itself into its lock file runs.
-    fn daemon_runs(&self) -> bool {
-        let name = self.store.daemon_pid().and_then(|pid| host::name(self.root, pid));
-        name.is_some_and(|name| name.contains("maitred"))
-    }
+/// The daemon that wrote itself into the store's lock file, if it runs.
+#[must_use]
+pub fn daemon(store: &Store, root: &Path) -> Option<u32> {
+    let runs = |pid: &u32| host::name(root, *pid).is_some_and(|name| name.contains("maitred"));
+    store.daemon_pid().filter(runs)
 }
 
 /// A process as it is kept; `None` is one that has ended.

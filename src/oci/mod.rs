@@ -26,7 +26,7 @@ mod place;
 pub mod runtime;
 mod surroundings;
 
-pub use books::{Books, Entries, process, raw, record};
+pub use books::{Books, Entries, daemon, process, raw, record};
 pub use bundle::Bundle;
 pub use error::OciError;
 pub use facts::Party;
