@@ -279,10 +279,10 @@ fn share_exempt(
 /// is said against it.
 pub(super) fn hold_given(state: &mut State, pod: &PodFacts, container: &ContainerFacts) {
     let key = key(pod, container);
-    let devices = state.exact_devices(&key);
-    let placement = Placement { devices, ..Placement::default() };
+    let given = Placement { devices: state.exact_devices(&key), ..Placement::default() };
     let kind = ContainerKind::Unknown;
-    if !placement.devices.is_empty() && state.ledger.conflict(&key, kind, &placement).is_none() {
+    let (placement, _) = state.ledger.uncontested(&key, kind, given);
+    if !placement.devices.is_empty() {
         state.ledger.reserve(key.clone(), Some(container.id.clone()), kind, placement);
         state.sandbox_of.insert(key, pod.id.clone());
     }

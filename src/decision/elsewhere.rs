@@ -4,8 +4,8 @@
 use super::state::{Live, Role};
 use super::{Decision, Outcome, Settings, State, Verdict};
 use crate::engine::Seat;
-use crate::ledger::{Conflict, Record};
-use crate::model::{ContainerId, ContainerKey, ContainerKind, CpuSet, Placement, Scope};
+use crate::ledger::Record;
+use crate::model::{ContainerId, ContainerKey, ContainerKind, CpuSet, Scope};
 
 /// A container that somebody else has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,21 +49,18 @@ impl State {
 
     fn take_one_in(&mut self, known: Known, settings: &Settings) -> Option<Verdict> {
         let Record { key, id, .. } = &known.record;
-        let mut placement = known.record.placement().clone();
+        let placement = known.record.placement().clone();
         let (key, id) = (key.clone(), id.clone());
         let holds = placement != Default::default();
-        let mut told = None;
+        let kind = ContainerKind::Unknown;
+        let (placement, conflict) = self.ledger.uncontested(&key, kind, placement);
+        let told = conflict.map(|conflict| contested(&key, &id, conflict.to_string()));
         if holds {
-            // What stands against one part of it does not make the rest free: its container runs with all of it.
-            while let Err(conflict) =
-                self.ledger.adopt(key.clone(), id.clone(), ContainerKind::Unknown, placement.clone())
-            {
-                told.get_or_insert_with(|| contested(&key, &id, conflict.to_string()));
-                without(&mut placement, &conflict);
-            }
             if placement.cpus.is_empty() && placement.devices.is_empty() && told.is_some() {
-                self.ledger.release(&key);
                 return told;
+            }
+            if let Err(conflict) = self.ledger.adopt(key.clone(), id.clone(), kind, placement.clone()) {
+                return Some(contested(&key, &id, conflict.to_string()));
             }
             if settings.policy.scope == Scope::Pod && self.ledger.seat(&key.pod).is_none() {
                 let seat = Seat { affinity: placement.affinity.clone(), preferred: placement.preferred };
@@ -119,21 +116,6 @@ impl Outcome {
 }
 
 /// Two hold the same: the one whose word came later is not believed, and somebody should look.
-/// Takes from a placement what the conflict is about; less of it each time.
-fn without(placement: &mut Placement, conflict: &Conflict) {
-    match conflict {
-        Conflict::Offline { cpus, .. } | Conflict::Cpus { cpus, .. } => {
-            placement.cpus = placement.cpus.difference(cpus);
-        }
-        Conflict::Device { resource, id, .. } => {
-            if let Some(ids) = placement.devices.get_mut(resource) {
-                ids.remove(id);
-            }
-            placement.devices.retain(|_, ids| !ids.is_empty());
-        }
-    }
-}
-
 fn contested(key: &ContainerKey, id: &ContainerId, why: String) -> Verdict {
     Verdict {
         pod: String::new(),

@@ -35,7 +35,9 @@ pub(super) fn synchronize(
         let remembered = hints.iter().find(|hint| hint.id == facts.id && hint.key == key(&pod, facts));
         Running { remembered, ..Running::look(pod, facts, observed.get(&facts.id), state, settings) }
     });
-    let running = running.collect();
+    let mut running: Vec<Running<'_>> = running.collect();
+    // Who was promised something before keeps it, whoever was let on to it unasked since.
+    running.sort_by_key(|one| one.own_record().is_none());
     let mut outcome = Outcome::default();
     take_in(state, running, hints, settings, &mut outcome);
     outcome.updates = state.spread(settings);
@@ -248,9 +250,13 @@ fn keep_the_rest(
     outcome: &mut Outcome,
     line: Verdict,
 ) {
-    let held = one.holds();
+    let (held, conflict) = state.ledger.uncontested(&key(&one.pod, one.facts), one.kind(), one.holds());
+    let line = match conflict {
+        Some(conflict) => Verdict { warn: true, reason: format!("{}; {conflict}", line.reason), ..line },
+        None => line,
+    };
     let holds = !held.devices.is_empty() || !held.memory.is_empty();
-    if holds && adopt(state, one, held.clone(), settings, outcome, line.clone()) {
+    if holds && adopt(state, one, held, settings, outcome, line.clone()) {
         return;
     }
     state.track(key(&one.pod, one.facts), one.facts, &one.pod.id, one.role(&Placement::default(), settings));

@@ -62,6 +62,23 @@ pub enum Conflict {
     },
 }
 
+impl Conflict {
+    /// Takes from a placement what this is about; less of it each time.
+    fn leave(&self, placement: &mut Placement) {
+        match self {
+            Self::Offline { cpus, .. } | Self::Cpus { cpus, .. } => {
+                placement.cpus = placement.cpus.difference(cpus);
+            }
+            Self::Device { resource, id, .. } => {
+                if let Some(ids) = placement.devices.get_mut(resource) {
+                    ids.remove(id);
+                }
+                placement.devices.retain(|_, ids| !ids.is_empty());
+            }
+        }
+    }
+}
+
 /// A holding and what a new attempt that comes to nothing falls back to.
 #[derive(Debug, Clone)]
 struct Entry {
@@ -248,6 +265,23 @@ impl Ledger {
         }
         self.put(key, Holding { id: Some(id), kind, placement, state: HoldingState::Confirmed }, None);
         Ok(())
+    }
+
+    /// What of a placement nothing stands against, and the first thing that stood against some of it. A container that
+    /// runs with all of it keeps the rest: a conflict about one GPU does not make the others free.
+    #[must_use]
+    pub fn uncontested(
+        &self,
+        key: &ContainerKey,
+        kind: ContainerKind,
+        mut placement: Placement,
+    ) -> (Placement, Option<Conflict>) {
+        let mut first = None;
+        while let Some(conflict) = self.conflict(key, kind, &placement) {
+            conflict.leave(&mut placement);
+            first.get_or_insert(conflict);
+        }
+        (placement, first)
     }
 
     /// What stands against `key` holding the placement.

@@ -9,6 +9,7 @@ mod found;
 mod kubelet;
 mod life;
 mod memory;
+mod rivals;
 mod seating;
 mod sparing;
 mod swapping;
