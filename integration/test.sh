@@ -33,6 +33,10 @@ export INSTA_UPDATE=no
 # A panic is part of some tests, and printing where it came from takes a second that its deadline does not have.
 export RUST_BACKTRACE=0
 
+# The short random runs are the same every time: a failure here is one's own change. New ground is the long run's,
+# which says where it began.
+export PROPTEST_RNG_SEED=20261130
+
 begin=$SECONDS
 stage "format" cargo fmt --check
 stage "set-up" "$integration/setup.sh"
@@ -50,12 +54,18 @@ if [ "${1:-}" = all ]; then
         --config "$project/packaging/deny.toml" check bans licenses sources
     stage "building the packages" "$project/packaging/build.sh"
     stage "packages" "$integration/lane-packages.sh"
-    stage "long churn and properties" env PROPTEST_CASES=20000 cargo test --test suite -- --nocapture churn engine
+    seed=$(date +%s)
+    say "random numbers begin at PROPTEST_RNG_SEED=$seed"
+    stage "long churn and properties" env PROPTEST_RNG_SEED="$seed" PROPTEST_CASES=20000 cargo test --test suite -- --nocapture churn engine
 fi
 
 printf '\n'
 printf '%s\n' "${table[@]}"
 printf 'in %d s\n' $((SECONDS - begin))
+for name in "${broken[@]}"; do
+    say "what $name said of its failures"
+    grep -E -A 12 'panicked at|^(failed|FAILED|not ok|error|FAIL)' "$logs/${name// /-}.log" | head -n 120 || true
+done
 [ ${#broken[@]} = 0 ] || printf 'failed: %s\n' "$(IFS=,; echo "${broken[*]}")"
 echo "$passed passed, $failed failed"
 [ ${#broken[@]} = 0 ] && [ "$failed" = 0 ]
