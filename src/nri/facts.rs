@@ -10,7 +10,9 @@ use protobuf::MessageField;
 /// The type of a block device's node: a volume, whose numbers mean something else than a character device's.
 const BLOCK: &str = "b";
 
-pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {
+/// A sandbox.
+#[must_use]
+pub fn pod(pod: proto::PodSandbox) -> PodFacts {
     let linux = pod.linux.into_option().unwrap_or_default();
     PodFacts {
         id: pod.id,
@@ -25,7 +27,9 @@ pub(super) fn pod(pod: proto::PodSandbox) -> PodFacts {
     }
 }
 
-pub(super) fn container(container: proto::Container) -> ContainerFacts {
+/// A container.
+#[must_use]
+pub fn container(container: proto::Container) -> ContainerFacts {
     let linux = container.linux.into_option().unwrap_or_default();
     ContainerFacts {
         id: ContainerId::new(container.id),
@@ -47,7 +51,9 @@ pub(super) fn container(container: proto::Container) -> ContainerFacts {
     }
 }
 
-pub(super) fn resources(resources: proto::LinuxResources) -> Resources {
+/// The resources of either.
+#[must_use]
+pub fn resources(resources: proto::LinuxResources) -> Resources {
     let cpu = resources.cpu.into_option().unwrap_or_default();
     let memory = resources.memory.into_option().unwrap_or_default();
     Resources {

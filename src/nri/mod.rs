@@ -12,7 +12,7 @@ mod daemon;
 mod decider;
 mod devices;
 mod ended;
-mod facts;
+pub mod facts;
 mod fault;
 mod handler;
 mod hints;

@@ -170,7 +170,10 @@ impl Node {
         if let Reply::Refuse(rejection) = &outcome.reply {
             assert!(!exempt(&pod), "an exempt pod is refused: {rejection}");
             self.tell(Event::StopPod(pod.clone()));
-            self.books.remove(&pod.uid);
+            // A pod that is not there by an earlier sandbox either is given up by this kubelet at once.
+            if self.runtime.pods.values().all(|one| one.stopped || one.facts.uid != pod.uid) {
+                self.books.remove(&pod.uid);
+            }
             self.tell(Event::RemovePod(pod));
             return;
         }
