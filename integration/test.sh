@@ -40,7 +40,7 @@ export PROPTEST_RNG_SEED=20261130
 begin=$SECONDS
 stage "format" cargo fmt --check
 stage "set-up" "$integration/setup.sh"
-stage "clippy" cargo clippy --profile test --all-targets -- -D warnings
+stage "clippy" cargo clippy --all-targets -- -D warnings
 stage "unit tests and conformance" cargo test
 stage "native containerd" "$integration/lane-native.sh" "$cache/payload"
 stage "runc and podman" "$integration/lane-oci.sh" "$cache/payload"
@@ -56,7 +56,8 @@ if [ "${1:-}" = all ]; then
     stage "packages" "$integration/lane-packages.sh"
     seed=$(date +%s)
     say "random numbers begin at PROPTEST_RNG_SEED=$seed"
-    stage "long churn and properties" env PROPTEST_RNG_SEED="$seed" PROPTEST_CASES=20000 cargo test --test suite -- --nocapture churn engine
+    stage "long churn and properties" env PROPTEST_RNG_SEED="$seed" PROPTEST_CASES=20000 \
+        CARGO_PROFILE_TEST_OPT_LEVEL=2 cargo test --test suite -- --nocapture churn engine fuzz
 fi
 
 printf '\n'

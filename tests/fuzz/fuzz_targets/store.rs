@@ -1,4 +1,2 @@
 #![no_main]
-#[path = "../targets.rs"]
-mod targets;
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::store(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| maitred_fuzz::store(data));
