@@ -226,7 +226,7 @@ pub fn checkpoint(data: &[u8]) {
     put(&dir, "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", data);
     put(&dir, "var/lib/kubelet/cpu_manager_state", data);
     put(&dir, "var/lib/kubelet/memory_manager_state", data);
-    let root = Root::open(dir.as_path()).unwrap();
+    let root = Root::gathered(dir.as_path()).unwrap();
     let _ = discover::kubelet_devices(&root);
     let _ = discover::kubelet_cpu_policy(&root);
     let _ = discover::kubelet::kubelet_memory_policy(&root, "var/lib/kubelet");
@@ -236,7 +236,7 @@ pub fn checkpoint(data: &[u8]) {
 pub fn containerd_toml(data: &[u8]) {
     let dir = scratch();
     put(&dir, "etc/containerd/config.toml", data);
-    let root = Root::open(dir.as_path()).unwrap();
+    let root = Root::gathered(dir.as_path()).unwrap();
     drop(discover::containerd::Containerd::read(&root, None, |version| version < 3));
 }
 
