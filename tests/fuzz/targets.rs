@@ -168,7 +168,8 @@ pub fn config_json(data: &[u8]) {
         ..Edit::default()
     };
     if bundle.edit(&edit).is_ok() {
-        let _: serde_json::Value = serde_json::from_str(bundle.text()).expect("an edit keeps it JSON");
+        let _: &serde_json::value::RawValue =
+            serde_json::from_str(bundle.text()).expect("an edit keeps it JSON");
         if readable {
             let spec: oci_spec::runtime::Spec =
                 serde_json::from_str(bundle.text()).expect("still a configuration");
