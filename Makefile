@@ -40,8 +40,11 @@ packages:            ## DEB and RPM for x86-64 and aarch64 into target/packages;
 packages-test: packages  ## install, upgrade, remove and purge them in roots of their own
 	@integration/lane-packages.sh
 
+fuzz:                ## ten million executions of the thirteen fuzzing targets; the first run installs the tools
+	@tests/fuzz/run.sh
+
 clean:               ## take away everything that was built
 	cargo clean
 	rm -rf $(CACHE) 2>/dev/null || sudo rm -rf $(CACHE)
 
-.PHONY: help demo test test-all setup native oci guest bench packages packages-test clean
+.PHONY: help demo test test-all setup native oci guest bench packages packages-test fuzz clean

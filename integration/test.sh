@@ -54,6 +54,7 @@ if [ "${1:-}" = all ]; then
         --config "$project/packaging/deny.toml" check bans licenses sources
     stage "building the packages" "$project/packaging/build.sh"
     stage "packages" "$integration/lane-packages.sh"
+    stage "fuzzing" "$project/tests/fuzz/run.sh"
     seed=$(date +%s)
     say "random numbers begin at PROPTEST_RNG_SEED=$seed"
     stage "long churn and properties" env PROPTEST_RNG_SEED="$seed" PROPTEST_CASES=20000 \
