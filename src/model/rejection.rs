@@ -148,15 +148,19 @@ const LINE: usize = 2000;
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(LINE));
-    let mut characters = text.chars();
-    for character in characters.by_ref().take(LINE) {
+    let mut room = LINE;
+    for character in text.chars() {
+        // An escaped character takes the room that it is shown with.
+        let shown = if character.is_control() { character.escape_default().count() } else { 1 };
+        let Some(rest) = room.checked_sub(shown) else {
+            line.push('…');
+            break;
+        };
+        room = rest;
         match character.is_control() {
             true => line.extend(character.escape_default()),
             false => line.push(character),
         }
-    }
-    if characters.next().is_some() {
-        line.push('…');
     }
     line
 }
@@ -178,5 +182,7 @@ mod tests {
         assert_eq!(says("ü ok"), "InvalidRequestError: container main: ü ok");
         let long = says(&"x".repeat(1 << 20));
         assert!(long.len() < 2100 && long.ends_with("x…"));
+        let escaped = says(&"\u{7f}".repeat(1 << 20));
+        assert!(escaped.len() < 2100 && escaped.ends_with("\\u{7f}…"), "{}", escaped.len());
     }
 }

@@ -293,7 +293,7 @@ fn decide(pod: PodFacts, container: ContainerFacts) {
         }
         Reply::Refuse(rejection) => {
             let text = rejection.to_string();
-            assert!(!text.contains('\n') && text.len() < 2048, "{text}");
+            assert!(!text.contains('\n') && text.chars().count() <= 2001, "{text}");
         }
         Reply::Nothing => {}
     }
