@@ -58,7 +58,12 @@ fn try_to_run(input: &str, surroundings: &Surroundings) -> Result<(), OciError> 
     let pid = state.pid().filter(|pid| *pid > 0).ok_or(OciError::State { what: "pid" })?;
     let desk = Desk::open(surroundings, surroundings.config(), By::Hook);
     let desk = desk.map_err(|unready| unready.into_error())?;
-    let cgroup = desk.cgroups.of_process(Path::new("/"), &pid.to_string())?.ok_or(OciError::Gone { pid })?;
+    let of = |pid: &str| desk.cgroups.of_process(Path::new("/"), pid);
+    let cgroup = of(&pid.to_string())?.ok_or(OciError::Gone { pid })?;
+    // A runtime that makes no cgroup leaves it in its own, where others are, too.
+    if of("self")?.as_ref() == Some(&cgroup) {
+        return Ok(());
+    }
     let holder = u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid));
     desk.settle(&state.id().as_str().into(), Place::made(holder, cgroup))
 }

@@ -113,3 +113,36 @@ fn a_create_that_must_fail_leaves_the_running_one_as_it_is() {
     assert_eq!(node.read("store/allocations/c1.c1.json"), kept);
     assert_eq!(node.config_of("c1")["linux"]["resources"]["cpu"]["cpus"], "1", "whatever becomes of it");
 }
+
+/// Where a runtime makes no cgroup, a container is where its caller is: that is nobody's to change.
+#[test]
+fn the_cgroup_of_its_caller_stays_as_it_is() {
+    let Some(made) = Made::new("caller") else { return };
+    let node = node();
+    bundle(&node, "shared", SHARED, "/maitred-oci-none");
+    let mut creating = race::start(&node, "shared");
+    assert!(race::is_up(&mut creating));
+    node.bundle("exclusive", &whole(1));
+    let mut exclusive = race::start(&node, "exclusive");
+    assert!(race::is_up(&mut exclusive));
+    // The runtime, by which its container is known, its container and the hook are all there.
+    let file = node.path("store/allocations/shared.shared.json");
+    let mut kept: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let shell = "echo $$ >\"$1/cgroup.procs\"; read -r go <\"$2/go\"; shift 2; \"$@\" <state; exit $?";
+    std::fs::write(node.path("state"), made.state("shared", &node.path("shared"))).unwrap();
+    nix::unistd::mkfifo(&node.path("go"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let hook = node.config_of("shared")["hooks"]["createRuntime"][0]["args"].clone();
+    let mut command = Command::new("sh");
+    command.args(["-c", shell, "runtime"]).args([made.dir.as_path(), &node.path("")]);
+    command.arg(env!("CARGO_BIN_EXE_maitred")).current_dir(node.path(""));
+    command.args(hook.as_array().unwrap()[1..].iter().map(|arg| arg.as_str().unwrap()));
+    let mut runtime = command.spawn().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", runtime.id())).unwrap();
+    let start: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
+    kept["holder"] = serde_json::json!({ "pid": runtime.id(), "start": start });
+    std::fs::write(&file, kept.to_string()).unwrap();
+    std::fs::write(node.path("go"), "\n").unwrap();
+    assert!(runtime.wait().unwrap().success());
+    assert_eq!(made.cpus(), "0-1", "{}", node.read("hook.jsonl"));
+    [exclusive, creating].into_iter().for_each(end);
+}
