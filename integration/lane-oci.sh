@@ -143,6 +143,29 @@ wrapper_shares() {
     "$wrapper" --root "$work/runc" delete --force shared
 }
 
+# One is decided about, and its runtime takes its time; meanwhile another is given its CPUs.
+wrapper_settles() {
+    local runc_
+    runc_=$(command -v runc)
+    cat >"$work/slow" <<END
+#!/bin/sh
+case "\$*" in *late) while [ -e "$work/hold" ]; do sleep 0.05; done ;; esac
+exec "$runc_" "\$@"
+END
+    chmod +x "$work/slow"
+    sed "s|^path = .*|path = \"$work/slow\"|" "$work/config.toml" >"$work/slow.toml"
+    bundle late 0 '{}' /bin/sleep 60
+    bundle first "$whole" '{}' /bin/sleep 60
+    touch "$work/hold"
+    MAITRED_CONFIG=$work/slow.toml run_ "$wrapper" late >/dev/null 2>&1 </dev/null &
+    [ "$without" = --without-maitred ] || until_ "[ -e '$work/store/allocations/late.late.json' ]"
+    "$wrapper" --root "$work/runc" create --bundle "$work/bundles/first" first >/dev/null </dev/null 2>&1
+    rm "$work/hold"
+    until_runs late
+    is "CPUs of the one that came late" 0 "$(cpus_of late)"
+    says "$("$maitred" verify --store "$work/store" late 2>&1)" "^aligned .*/late *cpus shared"
+}
+
 hooks_place_and_release() {
     local hooks command="\"path\":\"$maitred\"" places="\"--config\",\"$MAITRED_CONFIG\",\"--store\",\"$MAITRED_STORE\",\"--log\",\"$MAITRED_HOOK_LOG\""
     hooks="{\"createRuntime\":[{$command,\"args\":[\"maitred\",\"hook\",\"createRuntime\",$places]}],\"poststop\":[{$command,\"args\":[\"maitred\",\"hook\",\"poststop\",$places]}]}"
@@ -227,6 +250,7 @@ check() {
 check "runc behind the wrapper is pinned" wrapper_pins
 check "runc behind the wrapper is refused what does not fit" wrapper_refuses
 check "two behind the wrapper share nothing, a third makes room" wrapper_shares
+check "a shared one in the making loses what is given away meanwhile" wrapper_settles
 check "hooks of runc place, refuse and release" hooks_place_and_release
 check "podman's precreate hook pins and refuses" podman_precreate
 check "podman's createRuntime hook pins" podman_late_hook

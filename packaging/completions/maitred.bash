@@ -379,7 +379,7 @@ _maitred() {
             return 0
             ;;
         maitred__subcmd__hook)
-            opts="-h --config --log --sysroot --store --help precreate prestart createRuntime poststop"
+            opts="-h --config --log --sysroot --store --help precreate prestart createRuntime settle poststop"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -39,6 +39,9 @@ pub enum StageWord {
     Prestart,
     #[value(name = "createRuntime")]
     CreateRuntime,
+    /// What maitred itself puts into a shared container's configuration.
+    #[value(hide = true)]
+    Settle,
     Poststop,
 }
 
@@ -51,6 +54,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         StageWord::Precreate => Stage::Precreate,
         StageWord::Prestart => Stage::Prestart,
         StageWord::CreateRuntime => Stage::CreateRuntime,
+        StageWord::Settle => Stage::Settle,
         StageWord::Poststop => Stage::Poststop,
     };
     let surroundings = Surroundings {

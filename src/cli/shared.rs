@@ -175,10 +175,12 @@ fn allocation(key: &ContainerKey, kept: &Kept) -> Allocation {
         key: key.clone(),
         id: kept.record.id.clone(),
         by: By::Nri,
-        holder: None,
+        holders: Vec::new(),
         cgroups: kept.cgroups_path.iter().cloned().collect(),
         pod_cgroup: kept.pod_cgroup.clone(),
         stopped: kept.stopped,
+        reserved: false,
+        claims: BTreeSet::new(),
         told: None,
         record: oci::raw(&kept.record),
     }
@@ -210,8 +212,8 @@ mod tests {
     /// As a hook leaves it that has just placed a container which this process answers for.
     fn by_hook(name: &str) -> Allocation {
         let (key, kept) = kept(name);
-        let holder = oci::process(Path::new("/"), std::process::id());
-        Allocation { by: By::Hook, holder, told: Some("0".parse().unwrap()), ..allocation(&key, &kept) }
+        let holders = oci::process(Path::new("/"), std::process::id()).into_iter().collect();
+        Allocation { by: By::Hook, holders, told: Some("0".parse().unwrap()), ..allocation(&key, &kept) }
     }
 
     #[test]
@@ -243,7 +245,7 @@ mod tests {
         // Somebody may have died without a word.
         assert_eq!(shared.elsewhere(true).unwrap().len(), 1);
         let dead =
-            Allocation { holder: Some(crate::store::Process { pid: u32::MAX, start: 1 }), ..by_hook("b") };
+            Allocation { holders: vec![crate::store::Process { pid: u32::MAX, start: 1 }], ..by_hook("b") };
         store.keep(&dead).unwrap();
         assert_eq!(shared.elsewhere(false), Some(vec![]));
         assert_eq!(store.allocations().unwrap().0.len(), 1, "the dead are forgotten");

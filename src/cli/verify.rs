@@ -47,6 +47,8 @@ pub(super) struct Checked {
     pub found: Found,
     /// What does not go together of its devices and the rest.
     pub devices: Vec<String>,
+    /// Others' CPUs on which it may run, in words.
+    pub trespasses: Vec<String>,
 }
 
 /// What a container is like.
@@ -59,7 +61,7 @@ pub(super) enum Found {
 
 impl Checked {
     fn drifted(&self) -> bool {
-        matches!(&self.found, Found::Running { drifts, .. } if !drifts.is_empty() || !self.devices.is_empty())
+        !self.wrong().is_empty()
     }
 
     fn word(&self) -> &'static str {
@@ -76,7 +78,8 @@ impl Checked {
             Found::Stopped => return Vec::new(),
             Found::Running { drifts, .. } => drifts,
         };
-        drifts.iter().map(ToString::to_string).chain(self.devices.iter().cloned()).collect()
+        let beside = self.devices.iter().chain(&self.trespasses).cloned();
+        drifts.iter().map(ToString::to_string).chain(beside).collect()
     }
 }
 
@@ -93,7 +96,11 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let checked = records.into_iter().map(|(record, places)| {
         let found = check(&cgroups, sysroot, &record, &places)?;
         let devices = node.as_ref().map(|node| devices::apart(node, &record)).unwrap_or_default();
-        Ok(Checked { record, found, devices })
+        let trespasses = match (&node, &found) {
+            (Ok(node), Found::Running { seen, .. }) => beside::trespasses(node, &record, seen),
+            _ => Vec::new(),
+        };
+        Ok(Checked { record, found, devices, trespasses })
     });
     let checked = checked.collect::<Result<Vec<_>, HostError>>()?;
     let beside = match (&node, args.ids.is_empty()) {

@@ -98,6 +98,9 @@ fn named(resource: &ResourceName, id: &str, topology: &Topology) -> Option<(Reso
         return Some((GPU.into(), id));
     }
     let address: PciAddress = id.parse().ok()?;
+    if let Some(gpu) = topology.gpus.iter().find(|gpu| gpu.pci == address) {
+        return Some((GPU.into(), gpu.id()));
+    }
     if let Some(nic) = topology.nics.iter().find(|nic| nic.pci == Some(address)) {
         return Some((NIC.into(), DeviceId::new(&*nic.name)));
     }
@@ -232,6 +235,7 @@ mod tests {
             ("nvidia.com/mig-1g.10gb", "MIG-x", GPU, "MIG-x"),
             ("nvidia.com/A100", "GPU-gone", GPU, "GPU-gone"),
             ("nvidia.com/hostdev", "0000:51:00.0", NIC, "mlx5_0"),
+            ("nvidia.com/GA102GL", "0000:21:00.0", GPU, "GPU-b"),
         ] {
             let exact = of(resource, id, None);
             assert_eq!(

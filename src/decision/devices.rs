@@ -3,7 +3,7 @@
 //! This is what a container would see, not what it was allotted: they are claims. A GPU comes by a CDI annotation, by
 //! a `/dev/null` mount below `/var/run/nvidia-container-devices` or by `NVIDIA_VISIBLE_DEVICES`, of which NVIDIA's
 //! runtime follows the first that names any, by a CDI name of the CRI, and by its device node. NICs come by
-//! `PCIDEVICE_*` (SR-IOV device plugin) and by uverbs nodes.
+//! `PCIDEVICE_*` (SR-IOV device plugin) and by uverbs nodes; a GPU whose address stands there is one as well.
 
 use crate::engine::{GPU, NIC};
 use crate::model::{
@@ -12,14 +12,14 @@ use crate::model::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The variable that the NVIDIA container runtime reads.
-pub(super) const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
+pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
 /// Any other PCI function whose node is known, by its address.
 pub const PCI: &str = "pci";
 /// Below it a device plugin mounts `/dev/null` once for each GPU.
 pub(super) const MOUNT_DIR: &str = "/var/run/nvidia-container-devices";
 
 /// What container annotations with CDI names in their value begin with.
-pub(super) const CDI_ANNOTATION: &str = "cdi.k8s.io/";
+pub const CDI_ANNOTATION: &str = "cdi.k8s.io/";
 /// What is mounted in a GPU's name.
 const NOTHING: &str = "/dev/null";
 /// The major number of every `/dev/nvidiaN` (the kernel's `devices.txt`).
@@ -296,7 +296,7 @@ fn nics(container: &ContainerFacts, topology: &Topology, claims: &mut Claims) ->
         }
     }
     for node in container.devices.iter().filter(|_| !container.resources.every_device) {
-        functions(node, topology).for_each(|function| add_function(claims, function, topology));
+        functions(node, topology).for_each(|function| add_pci(claims, function.pci, topology));
         let number = node.path.strip_prefix("/dev/infiniband/uverbs").and_then(|n| n.parse().ok());
         let nic = number.and_then(|n| topology.nics.iter().find(|nic| nic.uverbs.contains(&n)));
         if let Some(nic) = nic {
@@ -313,15 +313,12 @@ fn functions<'a>(node: &DeviceNode, topology: &'a Topology) -> impl Iterator<Ite
     behind.filter_map(|pci| topology.function(*pci)).filter(|function| function.numa_node.is_some())
 }
 
-/// A GPU also by the node of its display part, and by the group in which it is handed to a virtual machine.
-fn add_function(claims: &mut Claims, function: &PciDevice, topology: &Topology) {
-    match topology.gpus.iter().find(|gpu| gpu.pci == function.pci) {
-        Some(gpu) => add_whole(claims, gpu, topology),
-        None => add_pci(claims, function.pci, topology),
-    }
-}
-
+/// A GPU whatever names its function: an address in the environment, the node of its display part, the group in which
+/// it is handed to a virtual machine.
 fn add_pci(claims: &mut Claims, address: PciAddress, topology: &Topology) {
+    if let Some(gpu) = topology.gpus.iter().find(|gpu| gpu.pci == address) {
+        return add_whole(claims, gpu, topology);
+    }
     match topology.nics.iter().find(|nic| nic.pci == Some(address)) {
         Some(nic) => claims.add(NIC, DeviceId::new(&*nic.name)),
         None => claims.add(PCI, DeviceId::new(address.to_string())),

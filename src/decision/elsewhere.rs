@@ -2,10 +2,11 @@
 //! They hold what they hold as our own do; their cpusets are written directly, as no answer of ours reaches them.
 
 use super::state::{Live, Role};
-use super::{Decision, Outcome, Settings, State, Verdict};
+use super::{Decision, Ineligible, Outcome, Settings, State, Verdict};
 use crate::engine::Seat;
 use crate::ledger::Record;
-use crate::model::{ContainerId, ContainerKey, ContainerKind, CpuSet, Scope};
+use crate::model::{ContainerId, ContainerKey, ContainerKind, CpuSet, DeviceId, Placement, Scope};
+use std::collections::BTreeSet;
 
 /// A container that somebody else has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,10 @@ pub struct Known {
     pub cgroups_path: Option<String>,
     /// The CPUs it was last given.
     pub told: Option<CpuSet>,
+    /// Without CPUs of its own it runs on the reserved ones.
+    pub reserved: bool,
+    /// GPUs that its environment names and that are not its own by the books.
+    pub claims: BTreeSet<DeviceId>,
     /// Whether it may run; one that has stopped in a pod that lives keeps its seat and lends its CPUs.
     pub runs: bool,
 }
@@ -70,8 +75,7 @@ impl State {
         // One whose CPUs are all somebody else's is left where it is.
         let stays = placement.cpus.is_empty() && !known.record.placement().cpus.is_empty();
         if known.runs && !stays {
-            let role = if placement.cpus.is_empty() { Role::Shared(None) } else { Role::Exclusive };
-            self.track_elsewhere(&known, role);
+            self.track_elsewhere(&known, role(&known, &placement, settings));
         } else if !known.runs {
             self.ledger.lend(&key, &id);
         }
@@ -113,6 +117,19 @@ impl Outcome {
         let writes: Vec<_> = writes;
         self.writes.extend(writes);
     }
+}
+
+/// Where its CPUs come from, as [`super::running::Running::role`] has it of our own.
+fn role(known: &Known, placement: &Placement, settings: &Settings) -> Role {
+    if !placement.cpus.is_empty() {
+        return Role::Exclusive;
+    }
+    if known.reserved {
+        return Role::Reserved;
+    }
+    let has_place = !placement.devices.is_empty() || placement.page_sizes().next().is_some();
+    let aligned = settings.ineligible == Ineligible::Align && has_place;
+    Role::Shared(placement.affinity.clone().filter(|_| aligned))
 }
 
 /// Two hold the same: the one whose word came later is not believed, and somebody should look.

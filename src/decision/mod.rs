@@ -38,7 +38,7 @@ mod words;
 
 pub use annotated::{POOLED_GPU, Understood, annotated};
 pub use delivery::{LAUNCHER, memory_policy, undeliverable};
-pub use devices::{PCI, names_gpus};
+pub use devices::{CDI_ANNOTATION, PCI, VISIBLE, names_gpus};
 pub use elsewhere::Known;
 pub use encoded::qos;
 pub use event::{Event, Observed};

@@ -126,6 +126,8 @@ pub enum Decision {
     Rejected,
     /// Exempt, or maitred is off: let through whatever the fit.
     Exempt,
+    /// Nothing could be decided about it: let through as it came.
+    Undecided,
     /// What a running container was found to hold, and kept.
     Adopted,
     /// A running container was corrected.
@@ -141,6 +143,7 @@ impl std::fmt::Display for Decision {
             Self::Shared => "shared",
             Self::Rejected => "rejected",
             Self::Exempt => "exempt",
+            Self::Undecided => "undecided",
             Self::Adopted => "adopted",
             Self::Repaired => "repaired",
             Self::Released => "released",

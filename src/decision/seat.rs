@@ -219,7 +219,10 @@ impl State {
             let claims = live.claims.iter().cloned().chain(self.given_and_not_held(&live.key));
             claims.map(|gpu| (&live.key, gpu))
         });
-        claims.collect()
+        let elsewhere = self.elsewhere.iter().filter(|(other, known)| *other != key && known.runs);
+        let theirs =
+            elsewhere.flat_map(|(key, known)| known.claims.iter().map(move |gpu| (key, gpu.clone())));
+        claims.chain(theirs).collect()
     }
 
     /// GPUs that the kubelet gave a container which holds none, as another had them when it was let in.
@@ -232,7 +235,8 @@ impl State {
     }
 
     /// What a container can use because it names it, beside what the kubelet gave it.
-    pub(super) fn claims_of(&self, key: &ContainerKey, container: &ContainerFacts) -> BTreeSet<DeviceId> {
+    #[must_use]
+    pub fn claims_of(&self, key: &ContainerKey, container: &ContainerFacts) -> BTreeSet<DeviceId> {
         let given = self.exact_devices(key).remove(&GPU.into()).unwrap_or_default();
         let shown = devices::claims(container, &self.topology).unwrap_or_default();
         let mut named = shown.gpus().cloned().unwrap_or_default();

@@ -234,7 +234,7 @@ pub fn failure(event: &Event, allotment: Option<&PodAllotment>, settings: &Setti
         || !(understand::counts_on_us(pod, container) || has_devices(allotment, container));
     let text = format!("maitred could not decide: {why}");
     if spared {
-        let admitted = verdict(pod, Some(container), Decision::Exempt, format!("{text}; let through"));
+        let admitted = verdict(pod, Some(container), Decision::Undecided, format!("{text}; let through"));
         return Outcome { verdicts: vec![Verdict { warn: true, ..admitted }], ..Outcome::default() };
     }
     let rejection = Rejection::of_container(Reason::Internal, container.name.clone(), text);

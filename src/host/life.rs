@@ -61,6 +61,13 @@ impl Cgroups {
         dirs[0].is_some() && dirs[0] == dirs[1]
     }
 
+    /// Whether a cgroup is another, or lies below it.
+    #[must_use]
+    pub fn is_within(&self, one: &str, other: &str) -> bool {
+        let dirs = [one, other].map(|path| self.cpuset.container(path));
+        matches!(dirs, [Ok(one), Ok(other)] if one.starts_with(&other))
+    }
+
     /// Whether a pod's cgroup is there.
     #[must_use]
     pub fn pod_is_there(&self, cgroup_parent: &str) -> bool {

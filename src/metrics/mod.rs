@@ -33,6 +33,9 @@ const REASONS: [Reason; 5] = [
     Reason::InvalidRequest,
     Reason::Internal,
 ];
+/// Those that let a container start.
+const ADMISSIONS: [Decision; 5] =
+    [Decision::Placed, Decision::Shared, Decision::Exempt, Decision::Undecided, Decision::Adopted];
 const RESOURCES: [&str; 6] = ["cpu", "memory", "hugepages", "gpu", "nic", "device"];
 
 /// What is counted. Cheap to update: a few atomic operations, and a read lock where there are labels.
@@ -131,7 +134,7 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "admissions",
-            "Verdicts that let a container start, by decision (placed, shared, exempt, adopted) and whether only simulated",
+            "Verdicts that let a container start, by decision (placed, shared, exempt, undecided, adopted) and whether only simulated",
             self.admissions.clone(),
         );
         registry.register(
@@ -231,7 +234,7 @@ impl Metrics {
     fn begin_at_zero(&self) {
         for simulated in ["false", "true"] {
             let simulated = || ("simulated", simulated.to_owned());
-            for decision in [Decision::Placed, Decision::Shared, Decision::Exempt, Decision::Adopted] {
+            for decision in ADMISSIONS {
                 drop(self.admissions.get_or_create(&[("decision", decision.to_string()), simulated()]));
             }
             for reason in REASONS {
@@ -253,7 +256,11 @@ impl Metrics {
             Decision::Rejected => self.rejected(verdict),
             Decision::Repaired => drop(self.repairs.inc()),
             Decision::Released => {}
-            Decision::Placed | Decision::Shared | Decision::Exempt | Decision::Adopted => {
+            Decision::Placed
+            | Decision::Shared
+            | Decision::Exempt
+            | Decision::Undecided
+            | Decision::Adopted => {
                 let labels = [("decision", verdict.decision.to_string()), simulated()];
                 self.admissions.get_or_create(&labels).inc();
             }

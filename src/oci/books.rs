@@ -62,6 +62,8 @@ impl Books<'_> {
                         record,
                         cgroups_path: self.cgroup(&allocation),
                         told: allocation.told.clone(),
+                        reserved: allocation.reserved,
+                        claims: allocation.claims.clone(),
                         runs: life == Life::Runs,
                     };
                     entries.living.push((allocation, known));
@@ -81,7 +83,7 @@ impl Books<'_> {
         // The daemon forgets what has ended itself.
         let known = allocation.by == By::Nri && daemon;
         if known
-            || allocation.holder.is_some_and(|holder| self.process_lives(holder))
+            || allocation.holders.iter().any(|holder| self.process_lives(*holder))
             || self.populated(allocation)
         {
             return if allocation.stopped { Life::Stopped } else { Life::Runs };
@@ -95,12 +97,14 @@ impl Books<'_> {
         }
     }
 
-    fn process_lives(&self, Process { pid, start }: Process) -> bool {
+    /// Whether a process is the one that was kept.
+    pub(super) fn process_lives(&self, Process { pid, start }: Process) -> bool {
         host::start_time(self.root, pid) == Some(start)
     }
 
-    /// What cannot be read is not taken for dead.
-    fn populated(&self, allocation: &Allocation) -> bool {
+    /// Whether anything runs in a container's cgroup, or in one that it may have. What cannot be read is not taken for
+    /// dead.
+    pub(super) fn populated(&self, allocation: &Allocation) -> bool {
         allocation.cgroups.iter().any(|path| {
             self.cgroups.is_populated(path).unwrap_or_else(|error| {
                 tracing::warn!(key = %allocation.key, %error, "taken for alive");

@@ -1,5 +1,7 @@
 //! The `config.json` of a bundle: read whole, written beside itself and renamed.
 
+mod origin;
+
 use super::OciError;
 use super::document::Document;
 use super::edit;
@@ -15,6 +17,9 @@ use std::path::{Path, PathBuf};
 pub struct Bundle {
     path: PathBuf,
     document: Document,
+    /// As it was before our own edits; `None` is that there are none.
+    origin: Option<Document>,
+    /// What is read of it as it was then.
     outline: Outline,
 }
 
@@ -36,7 +41,7 @@ impl Bundle {
         let outline = Outline::parse(&text, path)?;
         let document =
             Document::new(text).map_err(|source| OciError::Document { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), document, outline })
+        Self { path: path.to_owned(), document, origin: None, outline }.looked_through()
     }
 
     /// The facts of the container, which its caller calls `id`.
@@ -55,7 +60,7 @@ impl Bundle {
     ///
     /// # Errors
     /// Something in it is not what the runtime-spec says.
-    pub fn edit(&mut self, edit: &Edit) -> Result<(), OciError> {
+    fn edit(&mut self, edit: &Edit) -> Result<(), OciError> {
         edit::apply(&mut self.document, edit)
             .map_err(|source| OciError::Document { path: self.path.clone(), source })
     }

@@ -1,12 +1,13 @@
 //! One container decided about, with everybody else who decides shut out meanwhile: read the store, step the
 //! reducer, write the allocation, change the container, then the others.
 
-use super::books::{Books, Entries, raw, told};
+use super::books::{Books, Entries, told};
+use super::edit::Change;
 use super::facts::Party;
 use super::fault::Step;
 use super::pages::{free_pages, hugepage_hints};
 use super::surroundings::fail;
-use super::{OciError, machine};
+use super::{OciError, machine, namesake};
 use crate::config::{Authority, Config};
 use crate::decision::{
     self, CpusetUpdate, Delivery, Edit, Event, Features, GpuPlacement, Mode, Outcome, Reply, Settings, State,
@@ -34,11 +35,32 @@ pub(super) struct Desk {
 }
 
 /// Where a container is, and who answers for it until its cgroup does.
+#[derive(Debug, Clone)]
 pub(super) struct Place {
     pub holder: Option<Process>,
     /// Its cgroup, or each one it may get.
     pub cgroups: Vec<String>,
+    /// It has been made: its first process is in that cgroup.
+    pub made: bool,
+    /// Who calls us where it has been made: its runtime.
+    pub caller: Option<u32>,
 }
+
+impl Place {
+    /// Of one that `holder` is about to make.
+    pub fn planned(holder: Option<Process>, cgroups: Vec<String>) -> Self {
+        Self { holder, cgroups, made: false, caller: None }
+    }
+
+    /// Of one that our caller has made.
+    pub fn made(holder: Option<Process>, cgroup: String) -> Self {
+        let caller = u32::try_from(nix::unistd::getppid().as_raw()).ok();
+        Self { holder, cgroups: vec![cgroup], made: true, caller }
+    }
+}
+
+/// Carries out what was decided about the container itself.
+pub(super) type Changing<'a> = &'a mut dyn FnMut(&Change<'_>) -> Result<(), OciError>;
 
 /// What became of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,30 +74,31 @@ pub(super) enum Seated {
 impl Desk {
     /// Seats a container, and has `change` carry out what that means for it. A failure is answered as the owner
     /// wants failures answered.
-    pub fn seat(
-        &self,
-        party: &Party,
-        place: Place,
-        change: impl FnOnce(&Edit) -> Result<(), OciError>,
-    ) -> Seated {
+    pub fn seat(&self, party: &Party, place: Place, change: Changing<'_>) -> Seated {
         let begin = Instant::now();
-        self.try_to_seat(party, place, change, begin)
-            .unwrap_or_else(|error| fail(&self.config, self.by, party, &error))
+        self.try_to_seat(party, place.clone(), change, begin).unwrap_or_else(|error| {
+            let seated = fail(&self.config, self.by, party, &error);
+            if seated == Seated::Fine {
+                self.let_through(party, place, change);
+            }
+            seated
+        })
     }
 
     fn try_to_seat(
         &self,
         party: &Party,
         place: Place,
-        change: impl FnOnce(&Edit) -> Result<(), OciError>,
+        change: Changing<'_>,
         begin: Instant,
     ) -> Result<Seated, OciError> {
         let _turn = self.store.turn(self.config.failure.deadline)?;
         Step::Locked.strike();
-        let mut entries = self.books().read()?;
-        if let Some(at) = entries.living.iter().position(|(one, _)| one.id == party.container.id) {
-            return self.stand(entries.living.swap_remove(at), place, change);
+        let entries = self.books().read()?;
+        if let Some(at) = namesake::itself(&self.books(), &entries.living, &party.container.id, &place) {
+            return self.stand(entries, at, place, change);
         }
+        let party = &*namesake::apart(party, &entries.living);
         if party.carries.is_some() && party.in_kubernetes {
             return Err(OciError::Forged { id: party.container.id.clone() });
         }
@@ -99,10 +122,11 @@ impl Desk {
             Ok(edit) => edit,
         };
         if settings.mode == Mode::Enforce {
-            let allocation = self.allocation(party, place, &state, &edit);
+            let allocation = self.allocation(party, place, &state, &edit, &settings);
+            let shares = has_no_cpus(&state, &allocation);
             self.store.keep(&allocation)?;
             Step::Recorded.strike();
-            if let Err(error) = change(&edit) {
+            if let Err(error) = change(&Change { edit: &edit, shares, stands: false }) {
                 self.store.remove(&allocation.key)?;
                 return Err(error);
             }
@@ -114,26 +138,6 @@ impl Desk {
         Ok(Seated::Fine)
     }
 
-    /// Somebody has placed that very container: it is where they put it, or goes there now.
-    fn stand(
-        &self,
-        (mut allocation, known): (Allocation, decision::Known),
-        place: Place,
-        change: impl FnOnce(&Edit) -> Result<(), OciError>,
-    ) -> Result<Seated, OciError> {
-        let placement = known.record.placement();
-        let cpus = (!placement.cpus.is_empty()).then(|| placement.cpus.clone()).or(known.told);
-        let mems = Some(placement.mems.clone()).filter(|mems| !mems.is_empty());
-        tracing::debug!(container_id = %allocation.id, by = ?allocation.by, "placed already: verified");
-        change(&Edit { cpus, mems, ..Edit::default() })?;
-        if allocation.by != By::Nri {
-            allocation.holder = place.holder.or(allocation.holder);
-            allocation.cgroups = place.cgroups;
-            self.store.keep(&allocation)?;
-        }
-        Ok(Seated::Fine)
-    }
-
     /// A container has ended, or may have: what is free now goes back to the others.
     pub fn tidy(&self, ended: Option<&ContainerId>) -> Result<(), OciError> {
         let begin = Instant::now();
@@ -142,8 +146,10 @@ impl Desk {
         if self.config.mode != Mode::Enforce {
             return Ok(());
         }
-        let ends = entries.living.iter().any(|(one, known)| Some(&one.id) == ended || !known.runs);
-        entries.living = self.end(entries.living, ended)?;
+        let stopped = entries.living.iter().any(|(_, known)| !known.runs);
+        let (living, ended) = self.end(entries.living, ended)?;
+        entries.living = living;
+        let ends = stopped || ended > 0;
         // Nobody has ended: nothing has become free. Nobody is left: it is free for nobody.
         if !ends && entries.dead.is_empty() {
             return Ok(());
@@ -159,28 +165,6 @@ impl Desk {
         Ok(())
     }
 
-    /// The ended container lends what it held while its pod lives, else it gives it back. What the daemon placed
-    /// is the daemon's to release.
-    fn end(
-        &self,
-        living: Vec<(Allocation, decision::Known)>,
-        ended: Option<&ContainerId>,
-    ) -> Result<Vec<(Allocation, decision::Known)>, OciError> {
-        let mut rest = Vec::new();
-        for (mut allocation, mut known) in living {
-            if Some(&allocation.id) == ended && allocation.by != By::Nri {
-                if !allocation.pod_cgroup.as_deref().is_some_and(|pod| self.cgroups.pod_is_there(pod)) {
-                    self.store.remove(&allocation.key)?;
-                    continue;
-                }
-                (allocation.stopped, known.runs) = (true, false);
-                self.store.keep(&allocation)?;
-            }
-            rest.push((allocation, known));
-        }
-        Ok(rest)
-    }
-
     /// The newer memory policies of this kernel. Asking costs a thread: only where one of them may be wanted.
     pub fn kernel_modes(&self, party: &Party) -> KernelModes {
         use MemoryMode::{Preferred, PreferredMany, WeightedInterleave};
@@ -191,11 +175,11 @@ impl Desk {
         }
     }
 
-    fn books(&self) -> Books<'_> {
+    pub(super) fn books(&self) -> Books<'_> {
         Books { store: &self.store, cgroups: &self.cgroups, root: Path::new("/") }
     }
 
-    fn state(&self) -> Result<State, OciError> {
+    pub(super) fn state(&self) -> Result<State, OciError> {
         let topology = machine::topology(&self.root, &self.store, &self.config.gpu.driver_root)?;
         Ok(State::new(Arc::new(topology), &self.config.reserve(), &self.config.gpu.annotation_pool)?)
     }
@@ -222,7 +206,7 @@ impl Desk {
     }
 
     /// Two managers must not hand out the same CPUs.
-    fn kubelet_decides(&self) -> bool {
+    pub(super) fn kubelet_decides(&self) -> bool {
         if self.config.authority == Authority::Maitred {
             return false;
         }
@@ -238,7 +222,7 @@ impl Desk {
     }
 
     /// The reducer learns what everybody holds; the dead are forgotten. What that changes for others is returned.
-    fn take_in(
+    pub(super) fn take_in(
         &self,
         state: &mut State,
         entries: Entries,
@@ -306,27 +290,31 @@ impl Desk {
         Ok(container)
     }
 
-    fn allocation(&self, party: &Party, place: Place, state: &State, edit: &Edit) -> Allocation {
+    fn allocation(
+        &self,
+        party: &Party,
+        place: Place,
+        state: &State,
+        edit: &Edit,
+        settings: &Settings,
+    ) -> Allocation {
         let key = ContainerKey::new(party.pod.uid.clone(), party.container.name.clone());
-        let id = party.container.id.clone();
-        let held = state.ledger().get(&key).filter(|holding| holding.id.as_ref() == Some(&id));
+        let id = &party.container.id;
+        let held = state.ledger().get(&key).filter(|holding| holding.id.as_ref() == Some(id));
         let placement = held.map(|holding| holding.placement.clone()).unwrap_or_default();
+        let reserved =
+            placement.cpus.is_empty() && settings.reserved_namespaces.contains(&party.pod.namespace);
+        let claims = state.claims_of(&key, &party.container);
+        let record = Record::new(&key, id, &placement);
         Allocation {
-            record: raw(&Record::new(&key, &id, &placement)),
             told: Some(told(&placement, edit.cpus.as_ref(), &state.topology().cpus)),
-            by: self.by,
-            holder: place.holder,
-            cgroups: place.cgroups,
-            pod_cgroup: party.in_kubernetes.then(|| party.pod.cgroup_parent.clone()),
-            stopped: false,
-            key,
-            id,
+            ..self.entry(party, place, &record, reserved, claims)
         }
     }
 
     /// Gives other containers their CPUs; the last word on each counts. The cgroup comes first: who dies between
     /// the two leaves a note of more than the container has, never of less.
-    fn write(&self, updates: &[CpusetUpdate]) {
+    pub(super) fn write(&self, updates: &[CpusetUpdate]) {
         let last: BTreeMap<&ContainerId, &CpusetUpdate> =
             updates.iter().map(|update| (&update.id, update)).collect();
         for update in last.into_values() {
@@ -344,6 +332,11 @@ impl Desk {
             }
         }
     }
+}
+
+/// Whether a container has no CPUs of its own.
+fn has_no_cpus(state: &State, allocation: &Allocation) -> bool {
+    state.ledger().get(&allocation.key).is_none_or(|held| held.placement.cpus.is_empty())
 }
 
 /// Whether a policy may be delivered by the launcher: where a better way is sure to work it need not lie on the host.

@@ -4,6 +4,8 @@
 //! Each edit walks from the outermost object to its place and looks at the keys of the levels it enters only; all
 //! values beside its way are raw text. Of a key that stands twice the last counts, as to the runtimes' own reader.
 
+mod remove;
+
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;

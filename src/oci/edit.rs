@@ -1,7 +1,6 @@
 //! An [`Edit`] into a `config.json`. What is put in is built with the runtime-spec's own types.
 
 use super::document::{Document, DocumentError, quoted};
-use super::facts::QUOTA_ANNOTATION;
 use crate::decision::{Delivery, Edit, Mount};
 use crate::host::oci_mode;
 use crate::ledger::RECORD_ANNOTATION;
@@ -16,6 +15,16 @@ const ENV: [&str; 2] = ["process", "env"];
 const MOUNTS: [&str; 1] = ["mounts"];
 const DEVICES: [&str; 2] = ["linux", "devices"];
 const DEVICE_RULES: [&str; 3] = ["linux", "resources", "devices"];
+
+/// An edit, and what the container is after it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change<'a> {
+    pub edit: &'a Edit,
+    /// It runs on the shared CPUs, or on the reserved ones: what they are changes with others.
+    pub shares: bool,
+    /// It was placed before: what of that has been edited already stays.
+    pub stands: bool,
+}
 
 /// Carries an edit out on a document.
 ///
@@ -50,13 +59,10 @@ fn cpu(document: &mut Document, edit: &Edit) -> Result<(), DocumentError> {
     if let Some(mems) = &edit.mems {
         document.set(&at("mems"), &quoted(&mems.to_string()))?;
     }
-    if !edit.drop_quota {
-        return Ok(());
+    match edit.drop_quota {
+        true => document.set(&at("quota"), "-1"),
+        false => Ok(()),
     }
-    if let Some(quota) = document.get(&at("quota"))?.filter(|quota| *quota != "-1").map(str::to_owned) {
-        document.set(&["annotations", QUOTA_ANNOTATION], &quoted(&quota))?;
-    }
-    document.set(&at("quota"), "-1")
 }
 
 fn mounts(document: &mut Document, edit: &Edit) -> Result<(), DocumentError> {
@@ -66,7 +72,7 @@ fn mounts(document: &mut Document, edit: &Edit) -> Result<(), DocumentError> {
     };
     let gone = |mount: &str| at(mount).is_some_and(|at| edit.remove_mounts.contains(&at));
     document.retain(&MOUNTS, |mount| !gone(mount))?;
-    // Ours of an earlier run of the same bundle.
+    // What would be there twice.
     let again = |mount: &str| at(mount).is_some_and(|at| edit.mounts.iter().any(|new| new.destination == at));
     document.retain(&MOUNTS, |mount| !again(mount))?;
     document.append(&MOUNTS, &edit.mounts.iter().map(mount).collect::<Vec<_>>())
@@ -132,6 +138,6 @@ fn names(entry: &str, key: &str) -> bool {
 }
 
 /// The types written here hold text, numbers and lists, none of which can fail.
-fn json(value: &impl Serialize) -> String {
+pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -7,8 +7,9 @@
 //! else than the CPU limit are a request of its own, and make it Burstable. Its pod are the containers of one
 //! sandbox, or it alone. Core rules read a class off the cgroup parent's name only, so it is said in that language.
 
-use super::names::{Manager, Names};
+use super::names::Names;
 use super::outline::{Outline, Resources as Limits, Seccomp};
+use crate::decision::CDI_ANNOTATION;
 use crate::ledger::RECORD_ANNOTATION;
 use crate::model::{
     ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts,
@@ -16,10 +17,6 @@ use crate::model::{
 };
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType};
 use std::collections::BTreeMap;
-
-/// The CFS quota that a container outside Kubernetes came with before maitred dropped it: a bundle that is run
-/// again must ask for the same again.
-pub(super) const QUOTA_ANNOTATION: &str = "quota.maitred.io";
 
 /// The kernel's and every runtime's default.
 const DEFAULT_PERIOD: u64 = 100_000;
@@ -52,16 +49,16 @@ impl Party {
 /// Reads the facts of container `id`.
 pub(super) fn party(id: &str, outline: &Outline) -> Party {
     let names = Names::of(id, outline);
-    let in_kubernetes = matches!(names.manager, Manager::Containerd | Manager::Crio);
+    let in_kubernetes = names.in_kubernetes();
     let linux = outline.linux.as_ref();
     let cgroups_path = linux.and_then(|linux| linux.cgroups_path.clone()).unwrap_or_default();
     let mut resources = linux.and_then(|linux| linux.resources.as_ref()).map(resources).unwrap_or_default();
     let mut cgroup_parent = parent(&cgroups_path).to_owned();
     if !in_kubernetes {
-        ask_again(&mut resources, outline);
         cgroup_parent = class_of(&mut resources, &names.pod_uid);
     }
     let (pod_annotations, carries) = annotations(outline);
+    let by_cdi = cdi_annotations(&pod_annotations);
     let process = outline.process.as_ref();
     let devices = linux.and_then(|linux| linux.devices.as_deref()).unwrap_or_default();
     Party {
@@ -81,7 +78,7 @@ pub(super) fn party(id: &str, outline: &Outline) -> Party {
             sandbox: names.sandbox,
             name: ContainerName::new(names.container_name),
             state: ContainerState::Unknown,
-            annotations: BTreeMap::new(),
+            annotations: by_cdi,
             args: process.and_then(|process| process.args.clone()).unwrap_or_default(),
             env: process.and_then(|process| process.env.clone()).unwrap_or_default(),
             mounts: outline.mounts.iter().flatten().map(mount).collect(),
@@ -111,9 +108,14 @@ pub(super) fn parent(cgroups_path: &str) -> &str {
 /// Whoever wrote the annotations of the bundle, our own keys are not for the rules on pods.
 fn annotations(outline: &Outline) -> (BTreeMap<String, String>, Option<String>) {
     let mut annotations = outline.annotations.clone().unwrap_or_default();
-    annotations.remove(QUOTA_ANNOTATION);
     let carries = annotations.remove(RECORD_ANNOTATION);
     (annotations, carries)
+}
+
+/// Those by which a container comes by devices: the runtimes take them from here.
+fn cdi_annotations(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let cdi = all.iter().filter(|(key, _)| key.starts_with(CDI_ANNOTATION));
+    cdi.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn resources(limits: &Limits) -> Resources {
@@ -140,14 +142,6 @@ fn allows_everything(rule: &LinuxDeviceCgroup) -> bool {
     let any_kind = matches!(rule.typ(), None | Some(LinuxDeviceType::A));
     let writes = rule.access().as_deref().is_some_and(|access| access.contains('w'));
     rule.allow() && any_kind && any(rule.major()) && any(rule.minor()) && writes
-}
-
-/// The quota as it was before we dropped it.
-fn ask_again(resources: &mut Resources, outline: &Outline) {
-    let before = outline.annotation(QUOTA_ANNOTATION).and_then(|text| text.parse().ok());
-    if let (Some(before), Some(-1)) = (before, resources.quota) {
-        resources.quota = Some(before);
-    }
 }
 
 /// The class by the rules above, as the cgroup parent of a pod of that class; requests are filled in.
@@ -257,25 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_we_dropped_is_asked_for_again() {
-        let with = |annotation: &str| {
-            of(&format!(
-                r#"{{"annotations":{{"quota.maitred.io":"{annotation}"}},
-                "linux":{{"resources":{{"cpu":{{"quota":-1,"period":100000}}{MEMORY}}}}}}}"#
-            ))
-        };
-        assert_eq!(with("300000").container.resources.quota, Some(300_000));
-        assert_eq!(with("300000").pod.cgroup_parent, "/kubepods/podc1");
-        assert_eq!(with("much").container.resources.quota, Some(-1));
-        assert_eq!(with("300000").pod.annotations, BTreeMap::new());
-    }
-
-    #[test]
     fn a_container_of_a_pod_of_containerd_has_its_names_and_the_kubelets_class() {
         let party = of(r#"{"annotations":{"io.kubernetes.cri.container-type":"container",
             "io.kubernetes.cri.sandbox-id":"s1","io.kubernetes.cri.sandbox-uid":"u1",
             "io.kubernetes.cri.sandbox-name":"vllm-0","io.kubernetes.cri.sandbox-namespace":"ml",
-            "io.kubernetes.cri.container-name":"vllm","quota.maitred.io":"100000","policy.maitred.io":"restricted",
+            "io.kubernetes.cri.container-name":"vllm","policy.maitred.io":"restricted",
             "allocation.maitred.io":"{}"},
             "linux":{"cgroupsPath":"kubepods-burstable-podu1.slice:cri-containerd:c1",
             "resources":{"cpu":{"quota":-1,"shares":2}}}}"#);

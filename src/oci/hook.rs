@@ -2,11 +2,11 @@
 //! `prestart` and `createRuntime` the cgroup alone, `poststop` gives back.
 
 use super::bundle::Bundle;
-use super::desk::{Desk, Place, Seated};
+use super::desk::{Changing, Desk, Place, Seated};
 use super::error::io;
 use super::facts::Party;
 use super::surroundings::{Surroundings, Unready};
-use super::{OciError, books, journal, place};
+use super::{OciError, books, journal, place, settle};
 use crate::decision::{Edit, Features};
 use crate::model::Rejection;
 use crate::store::By;
@@ -23,6 +23,8 @@ pub enum Stage {
     Prestart,
     /// It has its namespaces and its cgroup, and nothing of it runs yet.
     CreateRuntime,
+    /// As [`Self::CreateRuntime`], of a container on the shared CPUs whose configuration we have edited.
+    Settle,
     /// It has ended.
     Poststop,
 }
@@ -47,6 +49,10 @@ pub fn run(stage: Stage, surroundings: &Surroundings) -> Result<Ruling, OciError
     match stage {
         Stage::Precreate => precreate(input, surroundings),
         Stage::Prestart | Stage::CreateRuntime => create_runtime(&input, surroundings),
+        Stage::Settle => {
+            settle::run(&input, surroundings);
+            Ok(Ruling::Fine)
+        }
         Stage::Poststop => poststop(&input, surroundings),
     }
 }
@@ -54,20 +60,27 @@ pub fn run(stage: Stage, surroundings: &Surroundings) -> Result<Ruling, OciError
 fn precreate(input: String, surroundings: &Surroundings) -> Result<Ruling, OciError> {
     let path = Path::new("the configuration on standard input");
     let mut bundle = Bundle::parse(input, path)?;
-    if !surroundings.is_off() {
+    if surroundings.is_off() {
+        bundle.take_back();
+    } else {
         let cgroups_path = bundle.cgroups_path().map(str::to_owned);
         let id = cgroups_path.as_deref().and_then(place::id_of).map(str::to_owned);
         let id = id.ok_or_else(|| OciError::NoId { path: path.to_owned() })?;
         let party = bundle.party(&id);
         let caller = u32::try_from(nix::unistd::getppid().as_raw()).unwrap_or_default();
-        let place = Place {
-            holder: books::process(Path::new("/"), caller),
-            cgroups: place::candidates(cgroups_path.as_deref(), &id, false, None),
-        };
+        let cgroups = place::candidates(cgroups_path.as_deref(), &id, false, None);
+        let place = Place::planned(books::process(Path::new("/"), caller), cgroups);
         let opened = open(surroundings).map(|desk| Desk { features: in_time(&desk, &party), ..desk });
-        let ruling = seat(opened, &party, place, |edit| bundle.edit(edit));
-        if ruling != Ruling::Fine {
-            return Ok(ruling);
+        let (hook, mut is_changed) = (settle::hook(surroundings), false);
+        let ruling = seat(opened, &party, place, &mut |change| {
+            bundle.change(change, hook.as_deref())?;
+            is_changed = true;
+            Ok(())
+        });
+        match ruling {
+            Ruling::Fine if is_changed || party.is_sandbox => {}
+            Ruling::Fine => bundle.take_back(),
+            refused => return Ok(refused),
         }
     }
     let stdout = Path::new("standard output");
@@ -112,17 +125,14 @@ fn create_runtime(input: &str, surroundings: &Surroundings) -> Result<Ruling, Oc
     // Wherever the runtime has put it, and however its configuration spells that.
     let cgroup = desk.cgroups.of_process(Path::new("/"), &pid.to_string())?.ok_or(OciError::Gone { pid })?;
     party.container.cgroups_path.clone_from(&cgroup);
-    let place = Place {
-        holder: u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid)),
-        cgroups: vec![cgroup.clone()],
-    };
+    let holder = u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid));
+    let place = Place::made(holder, cgroup.clone());
     let cgroups = desk.cgroups.clone();
-    let change = |edit: &Edit| in_cgroup(&cgroups, &cgroup, edit);
-    Ok(seat(Ok(desk), &party, place, change))
+    Ok(seat(Ok(desk), &party, place, &mut |change| in_cgroup(&cgroups, &cgroup, change.edit)))
 }
 
 /// All that can be changed of a container that has been made.
-fn in_cgroup(cgroups: &crate::host::Cgroups, cgroup: &str, edit: &Edit) -> Result<(), OciError> {
+pub(super) fn in_cgroup(cgroups: &crate::host::Cgroups, cgroup: &str, edit: &Edit) -> Result<(), OciError> {
     let too_late = |what| Err(OciError::TooLate { what, stage: "createRuntime" });
     if !edit.env.is_empty() {
         return too_late("the environment that names its GPUs");
@@ -161,12 +171,7 @@ fn poststop(input: &str, surroundings: &Surroundings) -> Result<Ruling, OciError
     Ok(Ruling::Fine)
 }
 
-fn seat(
-    opened: Result<Desk, Box<Unready>>,
-    party: &Party,
-    place: Place,
-    change: impl FnOnce(&Edit) -> Result<(), OciError>,
-) -> Ruling {
+fn seat(opened: Result<Desk, Box<Unready>>, party: &Party, place: Place, change: Changing<'_>) -> Ruling {
     if party.is_sandbox {
         return Ruling::Fine;
     }

@@ -1,9 +1,11 @@
 //! The ways in without NRI: OCI hooks and the runtime wrapper.
 //!
 //! A container's way through: `hook` or `runtime` is called, `bundle` reads its `config.json` (`outline` what is
-//! read of it, `names` who it is, `facts` what it asks for), `desk` decides with everybody else shut out (`books`
-//! is the shared store, `machine` the topology that it keeps, `pages` the huge pages there are), `edit` puts the answer into the `document`, and
-//! `handover` makes the process the runtime.
+//! read of it, `names` who it is, `facts` what it asks for, `undo` what of it is our own of an earlier run), `desk`
+//! decides with everybody else shut out (`books` is the shared store, `namesake` finds a container in it, `stand` is for
+//! those that are there already, `machine` the topology that the store keeps, `pages` the huge pages there are), `edit`
+//! puts the answer into the `document`, and `handover` makes the process the runtime. `settle` is the hook with which a
+//! shared container comes back once it is made.
 
 mod arguments;
 mod books;
@@ -20,11 +22,15 @@ pub mod hook;
 mod journal;
 mod machine;
 mod names;
+mod namesake;
 mod outline;
 mod pages;
 mod place;
 pub mod runtime;
+mod settle;
+mod stand;
 mod surroundings;
+mod undo;
 
 pub use books::{Books, Entries, daemon, process, raw, record};
 pub use bundle::Bundle;

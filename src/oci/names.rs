@@ -76,6 +76,11 @@ impl Names {
         }
     }
 
+    /// Whether it is part of a pod of Kubernetes.
+    pub fn in_kubernetes(&self) -> bool {
+        matches!(self.manager, Manager::Containerd | Manager::Crio)
+    }
+
     fn by(keys: &Keys, manager: Manager, id: &str, outline: &Outline) -> Self {
         let labels: BTreeMap<String, String> = outline
             .annotation(CRIO_LABELS)

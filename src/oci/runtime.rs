@@ -5,11 +5,12 @@ use super::arguments::{Call, Making, Verb};
 use super::books;
 use super::bundle::Bundle;
 use super::desk::{Desk, Place, Seated};
+use super::edit::Change;
 use super::facts::Party;
 use super::surroundings::Surroundings;
-use super::{OciError, find, handover, journal, place};
+use super::{OciError, find, handover, journal, place, settle};
 use crate::config::{Config, ConfigError};
-use crate::decision::{Delivery, Edit, Features};
+use crate::decision::{Delivery, Features};
 use crate::host::{RuntimeFeatures, mempolicy};
 use crate::store::{By, DEFAULT_DIR};
 use std::env;
@@ -56,6 +57,10 @@ pub fn run(arguments: &[OsString]) -> u8 {
     let stopped = match (&call.verb, loaded) {
         (Verb::Make(making), Some(loaded)) => {
             make(&surroundings, loaded, &call, making, runtime.as_deref()).err()
+        }
+        (Verb::Make(making), None) => {
+            take_back(making);
+            None
         }
         (Verb::Delete, Some(loaded)) => {
             tidy(&surroundings, loaded);
@@ -113,8 +118,7 @@ fn make(
     runtime: Option<&Path>,
 ) -> Result<(), String> {
     let id = making.id.to_string_lossy();
-    let path = making.config.clone().unwrap_or_else(|| making.bundle.join("config.json"));
-    let mut bundle = match Bundle::read(&path) {
+    let mut bundle = match Bundle::read(&config_of(making)) {
         Ok(bundle) => bundle,
         // The runtime says so in its own words.
         Err(OciError::Io { .. }) => return Ok(()),
@@ -133,8 +137,11 @@ fn make(
         opened.as_ref().ok().and_then(|desk| desk.cgroups.of_process(Path::new("/"), "self").ok().flatten());
     let cgroups = place::candidates(bundle.cgroups_path(), &id, call.systemd, own.as_deref());
     party.container.cgroups_path = cgroups.first().cloned().unwrap_or_default();
-    let place = Place { holder: books::process(Path::new("/"), std::process::id()), cgroups };
-    let change = |edit: &Edit| {
+    let place = Place::planned(books::process(Path::new("/"), std::process::id()), cgroups);
+    let (hook, read) = (settle::hook(surroundings), bundle.text().to_owned());
+    let mut is_changed = false;
+    let mut change = |change: &Change<'_>| {
+        let edit = change.edit;
         // Set here, inherited by the runtime this process becomes, and by what that starts.
         if let (Some(policy), Some(Delivery::Inherited)) = (&edit.memory_policy, edit.delivery) {
             match mempolicy::set_own(policy) {
@@ -145,16 +152,44 @@ fn make(
                 set => set?,
             }
         }
-        let before = bundle.text().to_owned();
-        bundle.edit(edit)?;
-        if bundle.text() == before { Ok(()) } else { bundle.write() }
-    };
-    match opened.map(|desk| desk.seat(&party, place, change)) {
-        Ok(Seated::Fine) => Ok(()),
-        Ok(Seated::Refused(rejection)) => Err(journal::refusal(&rejection, party.in_kubernetes)),
-        Err(unready) => {
-            unready.answer(&party).map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes))
+        bundle.change(change, hook.as_deref())?;
+        if bundle.text() != read {
+            bundle.write()?;
         }
+        is_changed = true;
+        Ok(())
+    };
+    let answer = match opened.map(|desk| desk.seat(&party, place, &mut change)) {
+        Ok(Seated::Fine) => Ok(()),
+        Ok(Seated::Refused(rejection)) => Err(rejection),
+        Err(unready) => unready.answer(&party),
+    };
+    answer.map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes))?;
+    if !is_changed {
+        write_back(bundle);
+    }
+    Ok(())
+}
+
+fn config_of(making: &Making) -> PathBuf {
+    making.config.clone().unwrap_or_else(|| making.bundle.join("config.json"))
+}
+
+/// The container starts as it came: so it does where an earlier run of its bundle was placed. What cannot be read the
+/// runtime names.
+fn take_back(making: &Making) {
+    if let Ok(bundle) = Bundle::read(&config_of(making)) {
+        write_back(bundle);
+    }
+}
+
+fn write_back(mut bundle: Bundle) {
+    let read = bundle.text().to_owned();
+    bundle.take_back();
+    if bundle.text() != read
+        && let Err(error) = bundle.write()
+    {
+        tracing::warn!(%error, "an earlier placement stays in the configuration");
     }
 }
 

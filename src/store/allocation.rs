@@ -1,9 +1,10 @@
 //! What an allocation file says: the placement, and how to tell whether its container still lives.
 
 use super::{Skipped, SkippedReason, Store, StoreError};
-use crate::model::{ContainerId, ContainerKey, CpuSet};
+use crate::model::{ContainerId, ContainerKey, CpuSet, DeviceId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 
 /// Who decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,15 +36,20 @@ pub struct Allocation {
     pub id: ContainerId,
     /// Who decided.
     pub by: By,
-    /// Who holds it until there is a cgroup: the runtime that makes the container.
-    pub holder: Option<Process>,
+    /// Who holds it until there is a cgroup: the runtime that makes the container. Several where more than one is
+    /// about to make it, of which one will.
+    pub holders: Vec<Process>,
     /// Its cgroup, as `cgroupsPath` spells it; where it is not known for certain, each place it may be in.
     pub cgroups: Vec<String>,
     /// The cgroup of its pod: while that is there, a stopped container keeps its seat.
     pub pod_cgroup: Option<String>,
     /// It has stopped and its pod lives: it lends its CPUs.
     pub stopped: bool,
-    /// The CPUs its cgroup was last given.
+    /// Without CPUs of its own it runs on the reserved ones.
+    pub reserved: bool,
+    /// GPUs that its environment names and that are not its own by the books.
+    pub claims: BTreeSet<DeviceId>,
+    /// The CPUs its cgroup was last given; `None` is not known.
     pub told: Option<CpuSet>,
     /// The placement, as the ledger writes it.
     pub record: Box<RawValue>,
@@ -57,12 +63,19 @@ struct Written {
     id: ContainerId,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     holder: Option<Process>,
+    /// Those beside the first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    holders: Vec<Process>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     cgroups: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pod_cgroup: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     stopped: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    reserved: bool,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty", default)]
+    claims: BTreeSet<DeviceId>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     told: Option<CpuSet>,
     record: Box<RawValue>,
@@ -80,9 +93,22 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub fn keep(&self, allocation: &Allocation) -> Result<(), StoreError> {
-        let Allocation { key, id, by, holder, cgroups, pod_cgroup, stopped, told, record } =
-            allocation.clone();
-        let written = Written { by, id, holder, cgroups, pod_cgroup, stopped, told, record };
+        let Allocation {
+            key,
+            id,
+            by,
+            mut holders,
+            cgroups,
+            pod_cgroup,
+            stopped,
+            reserved,
+            claims,
+            told,
+            record,
+        } = allocation.clone();
+        let holder = (!holders.is_empty()).then(|| holders.remove(0));
+        let written =
+            Written { by, id, holder, holders, cgroups, pod_cgroup, stopped, reserved, claims, told, record };
         let json = serde_json::to_string(&written);
         self.put(&key, &json.map_err(|source| StoreError::Record { key: key.clone(), source })?)
     }
@@ -106,13 +132,14 @@ impl Store {
         Ok((allocations, skipped))
     }
 
-    /// Notes that a container's cgroup was given these CPUs; nothing where it has no allocation.
+    /// Notes that a container's cgroup was given these CPUs; nothing where it has no allocation, or is the daemon's,
+    /// which notes that itself.
     ///
     /// # Errors
     /// The directory cannot be listed, or the file cannot be written.
     pub fn note_told(&self, id: &ContainerId, cpus: &CpuSet) -> Result<(), StoreError> {
         let (allocations, _) = self.allocations()?;
-        for mut allocation in allocations.into_iter().filter(|one| one.id == *id && one.told.is_some()) {
+        for mut allocation in allocations.into_iter().filter(|one| one.id == *id && one.by != By::Nri) {
             allocation.told = Some(cpus.clone());
             self.keep(&allocation)?;
         }
@@ -124,13 +151,26 @@ impl Store {
 fn bare(json: &str) -> Option<Written> {
     let Bare { id } = serde_json::from_str(json).ok()?;
     let record = RawValue::from_string(json.to_owned()).ok()?;
-    let (holder, cgroups, pod_cgroup, told) = (None, Vec::new(), None, None);
-    Some(Written { by: By::Nri, id, holder, cgroups, pod_cgroup, stopped: false, told, record })
+    Some(Written {
+        by: By::Nri,
+        id,
+        holder: None,
+        holders: Vec::new(),
+        cgroups: Vec::new(),
+        pod_cgroup: None,
+        stopped: false,
+        reserved: false,
+        claims: BTreeSet::new(),
+        told: None,
+        record,
+    })
 }
 
 fn allocation(key: ContainerKey, written: Written) -> Allocation {
-    let Written { by, id, holder, cgroups, pod_cgroup, stopped, told, record } = written;
-    Allocation { key, id, by, holder, cgroups, pod_cgroup, stopped, told, record }
+    let Written { by, id, holder, holders, cgroups, pod_cgroup, stopped, reserved, claims, told, record } =
+        written;
+    let holders = holder.into_iter().chain(holders).collect();
+    Allocation { key, id, by, holders, cgroups, pod_cgroup, stopped, reserved, claims, told, record }
 }
 
 #[cfg(test)]
@@ -143,10 +183,12 @@ mod tests {
             key: ContainerKey::new("uid".into(), name.into()),
             id: format!("id-{name}").as_str().into(),
             by: By::Runtime,
-            holder: Some(Process { pid: 7, start: 42 }),
+            holders: vec![Process { pid: 7, start: 42 }, Process { pid: 8, start: 43 }],
             cgroups: vec!["/a/b".into()],
             pod_cgroup: None,
             stopped: false,
+            reserved: true,
+            claims: ["GPU-a".into()].into(),
             told: Some("0-3".parse().unwrap()),
             record: RawValue::from_string(r#"{"cpus":"1e0"}"#.into()).unwrap(),
         }
@@ -164,7 +206,8 @@ mod tests {
         assert_eq!(allocations.len(), 1);
         let read = &allocations[0];
         assert_eq!((&read.key, &read.id, read.by), (&allocation("a").key, &"id-a".into(), By::Runtime));
-        assert_eq!((read.holder, &read.cgroups), (allocation("a").holder, &allocation("a").cgroups));
+        assert_eq!((&read.holders, &read.cgroups), (&allocation("a").holders, &allocation("a").cgroups));
+        assert_eq!((read.reserved, &read.claims), (true, &allocation("a").claims));
         assert_eq!(read.record.get(), r#"{"cpus":"1e0"}"#);
         assert_eq!(skipped.len(), 1);
         assert!(skipped[0].to_string().contains("no allocation: unknown variant `nobody`"), "{}", skipped[0]);
@@ -186,8 +229,8 @@ mod tests {
         assert_eq!((allocations.len(), skipped.len()), (2, 0));
         assert_eq!((allocations[0].by, allocations[0].record.get()), (By::Nri, bare));
         assert_eq!(
-            (allocations[1].by, allocations[1].holder),
-            (By::Hook, Some(Process { pid: 1, start: 2 }))
+            (allocations[1].by, allocations[1].holders.as_slice()),
+            (By::Hook, &[Process { pid: 1, start: 2 }][..])
         );
     }
 
@@ -196,11 +239,12 @@ mod tests {
         let (_run, store) = scratch();
         store.keep(&allocation("a")).unwrap();
         store.keep(&Allocation { told: None, ..allocation("b") }).unwrap();
+        store.keep(&Allocation { by: By::Nri, told: None, ..allocation("d") }).unwrap();
         let cpus: CpuSet = "5".parse().unwrap();
-        for id in ["id-a", "id-b", "id-c"] {
+        for id in ["id-a", "id-b", "id-c", "id-d"] {
             store.note_told(&id.into(), &cpus).unwrap();
         }
         let told: Vec<_> = store.allocations().unwrap().0.into_iter().map(|one| one.told).collect();
-        assert_eq!(told, [Some(cpus), None]);
+        assert_eq!(told, [Some(cpus.clone()), Some(cpus), None]);
     }
 }

@@ -41,7 +41,7 @@ pub struct Told {
     pub container_id: Option<String>,
     /// Who decided: `nri`, `hook` or `runtime`.
     pub source: String,
-    /// `placed`, `shared`, `rejected`, `exempt`, `adopted`, `repaired` or `released`.
+    /// `placed`, `shared`, `rejected`, `exempt`, `undecided`, `adopted`, `repaired` or `released`.
     pub decision: String,
     /// Only said, not done: audit mode, or `maitred off`.
     pub simulated: bool,

@@ -52,14 +52,24 @@ impl Site {
             key,
             id: id.into(),
             by: By::Nri,
-            holder: None,
+            holders: Vec::new(),
             cgroups: vec![format!("/kubepods/pod{uid}/{id}")],
             pod_cgroup: Some(format!("/kubepods/pod{uid}")),
             stopped: false,
+            reserved: false,
+            claims: Default::default(),
             told: None,
             record: maitred::oci::raw(&record),
         };
         self.store().keep(&allocation).unwrap();
+    }
+
+    /// An allocation of a container without CPUs of its own that the wrapper has let in.
+    pub fn shares(&self, id: &str, cgroup: &str) {
+        let key = ContainerKey::new(id.into(), id.into());
+        let record = Record::new(&key, &id.into(), &Placement::default()).to_json();
+        let json = format!(r#"{{"by":"runtime","id":"{id}","cgroups":["{cgroup}"],"record":{record}}}"#);
+        self.store().put(&key, &json).unwrap();
     }
 
     pub fn run(&self, verb: &str, more: &[&str]) -> (i32, String, String) {

@@ -256,6 +256,22 @@ mod beside {
         assert!(out.contains("process 81 (p81): CPUs 1,5\n") && !out.contains("ksoftirqd"), "{out}");
     }
 
+    /// One that nobody of Kubernetes knows of, and that is in the books.
+    #[test]
+    fn a_shared_container_on_somebodys_own_cpus_is_not_aligned() {
+        let site = site();
+        site.shares("byhand", "/made/byhand");
+        container(&site, "/made/byhand", 73, "0,2-4,6-7", "0-3");
+        let (status, out, _) = site.run("verify", &[]);
+        assert!(status == 0 && out.contains("aligned     byhand/byhand  cpus shared"), "{out}");
+        container(&site, "/made/byhand", 73, "0-7", "0-3");
+        for ids in [&[] as &[&str], &["byhand"]] {
+            let (status, out, _) = site.run("verify", ids);
+            let told = "misaligned  byhand/byhand  may run on CPUs 1,5 of inference/vllm-0/server";
+            assert!(status == 1 && out.contains(told), "{out}");
+        }
+    }
+
     #[test]
     fn a_thread_that_went_elsewhere_and_a_gpu_on_another_node_are_told() {
         let site = site();

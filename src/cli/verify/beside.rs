@@ -2,10 +2,12 @@
 
 use crate::cli::CliError;
 use crate::cli::node::Node;
-use crate::decision::{Decision, Event, Mode, Settings, step};
+use crate::decision::{Decision, Event, Mode, Seen, Settings, step};
 use crate::host::{self, Cgroups, FoundContainer, HostProcess};
+use crate::ledger::Record;
 use crate::model::{
-    ContainerFacts, ContainerName, ContainerState, CpuSet, HugepageHints, PodFacts, PolicyCalls, Resources,
+    ContainerFacts, ContainerKey, ContainerName, ContainerState, CpuSet, HugepageHints, PodFacts,
+    PolicyCalls, Resources,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +58,7 @@ pub(super) struct NotPlaced {
 
 /// Exclusive CPUs and whose they are.
 struct Owned {
+    key: ContainerKey,
     cpus: CpuSet,
     who: String,
     cgroup: Option<String>,
@@ -70,7 +73,10 @@ impl Beside {
                 known.cgroups_path.as_deref().is_some_and(|path| node.is_same_cgroup(path, &one.cgroups_path))
             });
             let own_cpus = held.map(|(_, known)| known.record.placement().cpus.clone()).unwrap_or_default();
-            beside.intrudes(node, cgroups, &one, &own_cpus, &owned);
+            // One that shares by the books is told of with them.
+            if held.is_none() || !own_cpus.is_empty() {
+                beside.intrudes(node, cgroups, &one, &own_cpus, &owned);
+            }
             if held.is_none() {
                 beside.today(node, cgroups, &one);
             } else if own_cpus.is_empty() {
@@ -158,6 +164,17 @@ impl Beside {
     }
 }
 
+/// Exclusive CPUs of others on which a container without such of its own may run, in words.
+pub(super) fn trespasses(node: &Node, record: &Record, seen: &Seen) -> Vec<String> {
+    let (true, Some(cpus)) = (record.placement().cpus.is_empty(), &seen.cpus) else { return Vec::new() };
+    let others = owned(node).into_iter().filter(|owner| owner.key != record.key);
+    let common = others.map(|owner| (owner.cpus.intersection(cpus), owner.who));
+    common
+        .filter(|(cpus, _)| !cpus.is_empty())
+        .map(|(cpus, who)| format!("may run on CPUs {cpus} of {who}"))
+        .collect()
+}
+
 /// Whether a process's cgroup is another or lies below it.
 fn is_below(cgroups: &Cgroups, own: &str, path: &str) -> bool {
     let path = cgroups.path_of(path).unwrap_or_default();
@@ -169,6 +186,7 @@ fn owned(node: &Node) -> Vec<Owned> {
     let running = node.living.iter().filter(|(_, known)| known.runs);
     let owned = running.filter(|(_, known)| !known.record.placement().cpus.is_empty());
     let owned = owned.map(|(kept, known)| Owned {
+        key: kept.key.clone(),
         cpus: known.record.placement().cpus.clone(),
         who: match node.names.pod(&kept.key.pod) {
             Some(pod) => format!("{pod}/{}", kept.key.container),

@@ -193,6 +193,13 @@ fn nics_come_from_uverbs_nodes_and_pci_addresses() {
 }
 
 #[test]
+fn a_gpus_address_in_the_environment_names_the_gpu() {
+    let claims = of(&["PCIDEVICE_X=0000:21:00.0"]);
+    assert_eq!(ids(&claims), ["GPU-b"]);
+    assert_eq!(claims.devices.len(), 1, "and nothing else beside: {claims:?}");
+}
+
+#[test]
 fn a_malformed_address_is_named() {
     let mut facts = container("main");
     facts.env = vec!["PCIDEVICE_X=51:00".into()];

@@ -12,6 +12,8 @@ fn known(name: &str, cpus: &str, told: &str) -> Known {
         record: Record::new(&key, &format!("id-{name}").as_str().into(), &placement),
         cgroups_path: Some(format!("/elsewhere/{name}")),
         told: told.parse().ok().filter(|told: &CpuSet| !told.is_empty()),
+        reserved: false,
+        claims: Default::default(),
         runs: true,
     }
 }
@@ -50,6 +52,41 @@ fn others_shared_containers_make_room_by_their_cgroups() {
     let again =
         node.step(Event::Elsewhere(vec![known("shared", "", "0-3,8-15"), known("unseen", "", "0-3,8-15")]));
     assert_eq!(writes(&again), []);
+}
+
+/// What it was made for is what it stays for, whoever looks at it later.
+#[test]
+fn others_without_cpus_of_their_own_stay_on_the_reserved_ones_and_near_their_devices() {
+    let mut near = known("near", "", "8-11");
+    let placement = Placement {
+        affinity: Some("2".parse().unwrap()),
+        devices: [("nvidia.com/gpu".into(), ["GPU-c".into()].into())].into(),
+        ..Placement::default()
+    };
+    near.record = Record::new(&near.record.key, &near.record.id, &placement);
+    let reserved = Known { reserved: true, ..known("system", "", "0") };
+    let mut node = Node::new();
+    node.settings.ineligible = Ineligible::Align;
+    let outcome = node.step(Event::Elsewhere(vec![near, reserved]));
+    assert_eq!(writes(&outcome), []);
+    node.settings.ineligible = Ineligible::Warn;
+    let outcome = node.step(Event::Elsewhere(vec![known("near", "", "8-11")]));
+    assert_eq!(writes(&outcome), [line("/elsewhere/near", "0-15")]);
+}
+
+#[test]
+fn a_gpu_that_others_name_is_chosen_for_nobody_while_they_run() {
+    let mut node = Node::with(Settings { annotation_pool: AnnotationPool::All, ..settings() });
+    let names = |runs| {
+        let claims = ["GPU-a", "GPU-b", "GPU-c", "GPU-d"].map(DeviceId::from).into();
+        Event::Elsewhere(vec![Known { claims, runs, ..known("x", "", "0-15") }])
+    };
+    let asks = asking("a", "1");
+    node.step(names(true));
+    let why = refusal(&node.create(&asks, &container("main")));
+    assert!(why.contains("counts as in use: uid-x/x names it"), "{why}");
+    node.step(names(false));
+    assert_eq!(edit(&node.create(&asks, &container("main"))).env.len(), 1);
 }
 
 #[test]

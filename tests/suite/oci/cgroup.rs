@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 /// A process in a cpuset cgroup of its own.
-struct Made {
-    dir: PathBuf,
-    child: Child,
+pub struct Made {
+    pub dir: PathBuf,
+    pub child: Child,
 }
 
 impl Made {
-    fn new(name: &str) -> Option<Self> {
+    pub fn new(name: &str) -> Option<Self> {
         let mount = Path::new("/sys/fs/cgroup/cpuset");
         let two = fs::read_to_string(mount.join("cpuset.cpus")).is_ok_and(|cpus| cpus.trim() == "0-1");
         if !two {
@@ -31,11 +31,16 @@ impl Made {
         Some(Self { dir, child })
     }
 
-    fn cpus(&self) -> String {
+    pub fn cpus(&self) -> String {
         fs::read_to_string(self.dir.join("cpuset.cpus")).unwrap().trim().to_owned()
     }
 
-    fn state(&self, id: &str, bundle: &Path) -> String {
+    /// Its path, as `cgroupsPath` has it.
+    pub fn path(&self) -> String {
+        format!("/{}", self.dir.file_name().unwrap().display())
+    }
+
+    pub fn state(&self, id: &str, bundle: &Path) -> String {
         json!({ "ociVersion": "1.2.0", "id": id, "status": "creating", "pid": self.child.id(), "bundle": bundle })
             .to_string()
     }
@@ -55,13 +60,13 @@ impl Drop for Made {
     }
 }
 
-fn node() -> Node {
+pub fn node() -> Node {
     let mut node = Node::new("authority = \"maitred\"\n[cpu]\nreserved = \"0\"");
     node.sysroot = "/".into();
     node
 }
 
-const SHARED: &str = r#"{"linux":{"resources":{"cpu":{"shares":512}}}}"#;
+pub const SHARED: &str = r#"{"linux":{"resources":{"cpu":{"shares":512}}}}"#;
 
 #[test]
 fn create_runtime_places_by_the_cgroup_and_the_shared_ones_make_room() {

@@ -2,8 +2,10 @@
 //! runtime that is a shell script.
 
 mod cgroup;
+mod gpus;
 mod hook;
 mod race;
+mod settle;
 mod together;
 mod wrapper;
 

@@ -218,3 +218,120 @@ fn gpus_that_are_to_be_swapped_are_refused_clearly() {
         assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
     }
 }
+
+/// Everything that an earlier run of the bundle left in it is taken back where nobody places it this time.
+#[test]
+fn a_bundle_that_was_placed_once_starts_as_it_came_when_nobody_places_it() {
+    let node = Node::new("");
+    for (name, config) in
+        [("off", ""), ("audit", "mode = \"audit\""), ("broken", "mood = 1\n[failure]\npolicy = \"admit\"")]
+    {
+        node.configure("");
+        node.bundle(name, &whole(2));
+        assert!(node.create(name).status.success());
+        assert_eq!(node.config_of(name)["linux"]["resources"]["cpu"]["quota"], -1);
+        node.configure(config);
+        if config.is_empty() {
+            node.switch("off");
+        }
+        // With a configuration that cannot be used it is refused, and is left as it is.
+        let output = node.create(name);
+        node.switch("on");
+        match name {
+            "broken" => assert_eq!(output.status.code(), Some(1), "{}", stderr(&output)),
+            _ => assert_eq!(node.read(&format!("{name}/config.json")), whole(2), "{name}"),
+        }
+    }
+    // Let through by the owner's wish.
+    node.configure("[failure]\npolicy = \"admit\"\ndeadline_ms = 100");
+    node.bundle("admit", &whole(2));
+    assert!(node.create("admit").status.success());
+    let store = maitred::store::Store::open(&node.path("store")).unwrap();
+    let turn = store.turn(std::time::Duration::ZERO).unwrap();
+    let output = node.create("admit");
+    assert!(output.status.success(), "{}", stderr(&output));
+    drop(turn);
+    let cpu = &node.config_of("admit")["linux"]["resources"]["cpu"];
+    assert_eq!(cpu, &serde_json::json!({ "quota": 200_000, "period": 100_000 }));
+}
+
+/// Who is let through since it was not our turn is known all the same, and loses what others are given later.
+#[test]
+fn what_is_let_through_on_a_busy_lock_is_in_the_books_and_told_as_undecided() {
+    let node = Node::new("[failure]\ndeadline_ms = 100");
+    let store = maitred::store::Store::open(&node.path("store")).unwrap();
+    node.bundle("small", r#"{"linux":{"resources":{"cpu":{"shares":2}}}}"#);
+    let turn = store.turn(std::time::Duration::ZERO).unwrap();
+    assert!(node.create("small").status.success());
+    assert_eq!(node.allocations(), ["small.small.json"]);
+    let said = &node.verdicts()[0];
+    assert_eq!(said["decision"], "undecided");
+    assert!(said["reason"].as_str().unwrap().ends_with("let through"), "{said}");
+    assert_eq!(node.config_of("small")["hooks"]["createRuntime"][0]["args"][2], "settle");
+    drop(turn);
+}
+
+/// A container that has an id in one directory of a runtime says nothing of one that has it in another.
+#[test]
+fn a_namesake_in_another_cgroup_gets_cpus_of_its_own() {
+    let node = Node::new("");
+    let at = |cgroup: &str| {
+        whole(2).replace("\"linux\":{", &format!("\"linux\":{{\"cgroupsPath\":\"/maitred-none/{cgroup}\","))
+    };
+    let run = |bundle: &str| {
+        let bundle = node.path(bundle).display().to_string();
+        let mut command = node.wrapper(&["run", "--bundle", &bundle, "same"]);
+        command.env("RUNTIME", "echo up; exec sleep 60").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    for (bundle, cgroup) in [("one", "one"), ("two", "two"), ("again", "one")] {
+        node.bundle(bundle, &at(cgroup));
+    }
+    let mut children = ["one", "two", "again"].map(|bundle| {
+        let mut child = run(bundle);
+        assert!(super::race::is_up(&mut child), "{bundle}");
+        child
+    });
+    let cpus = |bundle: &str| node.config_of(bundle)["linux"]["resources"]["cpu"]["cpus"].clone();
+    assert_eq!((cpus("one"), cpus("two")), ("1,5".into(), "2,6".into()));
+    assert_eq!(cpus("again"), "1,5", "of those in one cgroup only one can come to be");
+    assert_eq!(node.allocations(), ["same%7e2.same.json", "same.same.json"]);
+    // The one that fails leaves the other what it has, and the word of an end is about one that has ended.
+    children[2].kill().unwrap();
+    children[2].wait().unwrap();
+    let ended =
+        serde_json::json!({ "ociVersion": "1.2.0", "id": "same", "status": "stopped", "bundle": "/" });
+    assert!(node.hook("poststop", &ended.to_string()).status.success());
+    node.bundle("late", &whole(2));
+    assert!(node.create("late").status.success());
+    assert_eq!(cpus("late"), "3,7");
+    assert_eq!(node.allocations().len(), 3);
+    children[..2].iter_mut().for_each(|child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    });
+}
+
+/// podman's annotations are anybody's: what they say of pod and name is no key.
+#[test]
+fn two_that_call_themselves_the_same_are_two() {
+    let node = Node::new("");
+    let named = whole(2).replace(
+        "\"ociVersion\"",
+        "\"annotations\":{\"io.container.manager\":\"libpod\",\"io.kubernetes.pod.uid\":\"u\",\"io.kubernetes.container.name\":\"n\"},\"ociVersion\"",
+    );
+    ["a", "b"].iter().for_each(|name| drop(node.bundle(name, &named)));
+    let mut children = ["a", "b"].map(|name| {
+        let mut child = super::race::start(&node, name);
+        assert!(super::race::is_up(&mut child));
+        child
+    });
+    assert_eq!(node.allocations(), ["u%7e2.n.json", "u.n.json"]);
+    let both: std::collections::BTreeSet<u32> =
+        ["a", "b"].iter().flat_map(|name| super::race::cpus_of(&node, name)).collect();
+    assert_eq!(both.len(), 4, "{both:?}");
+    children.iter_mut().for_each(|child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    });
+}
