@@ -128,7 +128,12 @@ impl Desk {
         change(&Edit { cpus, mems, ..Edit::default() })?;
         if allocation.by != By::Nri {
             allocation.holder = place.holder.or(allocation.holder);
-            allocation.cgroups = place.cgroups;
+            // One in which it runs is its own, however it is called this time.
+            let runs = |path: &String| self.cgroups.is_populated(path).unwrap_or(true);
+            let before = std::mem::replace(&mut allocation.cgroups, place.cgroups);
+            let before: Vec<_> = before.into_iter().filter(runs).collect();
+            let new: Vec<_> = before.into_iter().filter(|path| !allocation.cgroups.contains(path)).collect();
+            allocation.cgroups.extend(new);
             self.store.keep(&allocation)?;
         }
         Ok(Seated::Fine)

@@ -23,6 +23,7 @@ mod names;
 mod outline;
 mod pages;
 mod place;
+mod pruned;
 pub mod runtime;
 mod surroundings;
 

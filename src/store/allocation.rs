@@ -24,6 +24,9 @@ pub struct Process {
     pub pid: u32,
     /// When it started, in clock ticks since the boot (`/proc/PID/stat`, field 22).
     pub start: u64,
+    /// Until when it counts, in the same; `None` is for as long as it lives.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub until: Option<u64>,
 }
 
 /// One container's allocation, as everybody who decides keeps it.
@@ -143,7 +146,7 @@ mod tests {
             key: ContainerKey::new("uid".into(), name.into()),
             id: format!("id-{name}").as_str().into(),
             by: By::Runtime,
-            holder: Some(Process { pid: 7, start: 42 }),
+            holder: Some(Process { pid: 7, start: 42, until: None }),
             cgroups: vec!["/a/b".into()],
             pod_cgroup: None,
             stopped: false,
@@ -187,7 +190,7 @@ mod tests {
         assert_eq!((allocations[0].by, allocations[0].record.get()), (By::Nri, bare));
         assert_eq!(
             (allocations[1].by, allocations[1].holder),
-            (By::Hook, Some(Process { pid: 1, start: 2 }))
+            (By::Hook, Some(Process { pid: 1, start: 2, until: None }))
         );
     }
 
