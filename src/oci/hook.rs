@@ -6,7 +6,7 @@ use super::desk::{Desk, Place, Seated};
 use super::error::io;
 use super::facts::Party;
 use super::surroundings::{Surroundings, Unready};
-use super::{OciError, books, journal, place};
+use super::{OciError, books, journal, place, unheard};
 use crate::decision::{Edit, Features};
 use crate::host::Cgroups;
 use crate::model::Rejection;
@@ -223,6 +223,7 @@ fn seat(
     place: Place,
     change: impl FnOnce(&Edit) -> Result<(), OciError>,
 ) -> Ruling {
+    unheard::warn(party);
     match desk.seat(party, place, change) {
         Seated::Fine => Ruling::Fine,
         Seated::Refused(rejection) => ruling(Err(rejection), party),

@@ -26,6 +26,7 @@ mod place;
 mod pruned;
 pub mod runtime;
 mod surroundings;
+mod unheard;
 
 pub use books::{Books, Entries, daemon, process, raw, record};
 pub use bundle::Bundle;

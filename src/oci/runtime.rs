@@ -7,7 +7,7 @@ use super::bundle::Bundle;
 use super::desk::{Desk, Place, Seated};
 use super::facts::Party;
 use super::surroundings::Surroundings;
-use super::{OciError, find, handover, journal, place};
+use super::{OciError, find, handover, journal, place, unheard};
 use crate::config::{Config, ConfigError};
 use crate::decision::{Delivery, Edit, Features};
 use crate::host::{Cgroups, RuntimeFeatures, mempolicy};
@@ -152,6 +152,7 @@ fn make(
         bundle.edit(edit)?;
         if bundle.text() == before { Ok(()) } else { bundle.write() }
     };
+    unheard::warn(&party);
     match desk.seat(&party, place, change) {
         Seated::Fine => Ok(()),
         Seated::Refused(rejection) => Err(journal::refusal(&rejection, party.in_kubernetes)),

@@ -276,6 +276,17 @@ fn nothing_that_could_be_waited_for_is_opened() {
     }
 }
 
+#[test]
+fn an_annotation_that_is_not_followed_is_told() {
+    let node = Node::new("");
+    node.bundle(
+        "c1",
+        &whole(1).replace("\"linux\"", "\"annotations\":{\"gpus.maitred.io/container.x\":\"1\"},\"linux\""),
+    );
+    assert!(node.create("c1").status.success());
+    assert!(node.read("hook.jsonl").contains("the annotation is not followed: it is for a container"));
+}
+
 /// Each bundle would have a store of its own.
 #[test]
 fn a_relative_store_is_an_error() {
