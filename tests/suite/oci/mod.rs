@@ -4,6 +4,7 @@
 mod cgroup;
 mod hook;
 mod race;
+mod reading;
 mod together;
 mod wrapper;
 
