@@ -244,8 +244,10 @@ mod tests {
         assert_eq!(shared.elsewhere(false), None);
         // Somebody may have died without a word.
         assert_eq!(shared.elsewhere(true).unwrap().len(), 1);
-        let dead =
-            Allocation { holders: vec![crate::store::Process { pid: u32::MAX, start: 1 }], ..by_hook("b") };
+        let dead = Allocation {
+            holders: vec![crate::store::Process { pid: u32::MAX, start: 1, until: None }],
+            ..by_hook("b")
+        };
         store.keep(&dead).unwrap();
         assert_eq!(shared.elsewhere(false), Some(vec![]));
         assert_eq!(store.allocations().unwrap().0.len(), 1, "the dead are forgotten");

@@ -221,8 +221,7 @@ impl Config {
     /// `[runtime] path` alone, whatever is wrong with the rest: a container must be killed and deleted by the runtime
     /// that made it, also with a configuration nobody can use.
     #[must_use]
-    pub fn runtime_path(path: Option<&Path>) -> Option<PathBuf> {
-        let text = std::fs::read_to_string(path.unwrap_or(Path::new(DEFAULT_PATH))).ok()?;
+    pub fn runtime_path(text: &str) -> Option<PathBuf> {
         // Most files say nothing of it, and need not be parsed.
         if !text.contains("[runtime]") && !text.contains("runtime.path") {
             return None;

@@ -180,14 +180,14 @@ fn check_claims(
             Some(gpu) => refuse(match state.given_to(gpu, &pod.uid) {
                 Some(holder) => {
                     let holder = state.called(&holder);
-                    format!("its environment names GPU {gpu}, which the kubelet gave to {holder}")
+                    format!("it claims GPU {gpu}, which the kubelet gave to {holder}")
                 }
-                None => format!("its environment names GPU {gpu}, which the kubelet did not give it"),
+                None => format!("it claims GPU {gpu}, which the kubelet did not give it"),
             }),
         };
     }
     claims.find_map(|gpu| Some((gpu, holder(state, gpu, pod)?))).map_or(Ok(()), |(gpu, holder)| {
-        refuse(format!("its environment names GPU {gpu}, which was given to {}", state.called(&holder)))
+        refuse(format!("it claims GPU {gpu}, which was given to {}", state.called(&holder)))
     })
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Live {
     pub sandbox: String,
     pub cgroups_path: String,
     pub role: Role,
-    /// GPUs it can use whose they are not by the books: its environment names them.
+    /// GPUs it can use whose they are not by the books: its environment, mounts or device nodes name them.
     pub claims: BTreeSet<DeviceId>,
     /// The CPUs the runtime was last told; `None` is unknown.
     pub told: Option<CpuSet>,

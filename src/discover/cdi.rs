@@ -16,17 +16,18 @@ const NVIDIA_MAJOR: i64 = 195;
 #[derive(Deserialize)]
 struct Spec {
     kind: String,
+    // What is written in Go has `null` for an empty list.
     #[serde(default)]
-    devices: Vec<Device>,
+    devices: Option<Vec<Device>>,
     #[serde(default, rename = "containerEdits")]
-    edits: Edits,
+    edits: Option<Edits>,
 }
 
 #[derive(Deserialize)]
 struct Device {
     name: String,
     #[serde(default, rename = "containerEdits")]
-    edits: Edits,
+    edits: Option<Edits>,
 }
 
 #[derive(Default, Deserialize)]
@@ -99,7 +100,7 @@ fn spec(root: &Root, path: &str) -> Result<Option<Spec>, String> {
     };
     let Some(spec) = spec else { return Ok(None) };
     let halves = spec.kind.split_once('/').filter(|(vendor, class)| !vendor.is_empty() && !class.is_empty());
-    match (halves, spec.devices.iter().any(|device| device.name.is_empty())) {
+    match (halves, spec.devices.iter().flatten().any(|device| device.name.is_empty())) {
         (None, _) => Err(format!("kind is {:?}: expected VENDOR/CLASS, such as nvidia.com/gpu", spec.kind)),
         (_, true) => Err("a device has no name".to_owned()),
         _ => Ok(Some(spec)),
@@ -126,10 +127,11 @@ fn add(
     warnings: &mut Vec<Warning>,
 ) {
     // What the whole spec edits comes with each of its devices.
-    let common = spec.edits.nodes.unwrap_or_default();
-    for device in spec.devices {
+    let nodes = |edits: Option<Edits>| edits.and_then(|edits| edits.nodes).unwrap_or_default();
+    let common = nodes(spec.edits);
+    for device in spec.devices.into_iter().flatten() {
         let name = format!("{}={}", spec.kind, device.name);
-        let nodes = device.edits.nodes.iter().flatten().chain(&common).map(Node::on_host).collect();
+        let nodes = nodes(device.edits).iter().chain(&common).map(Node::on_host).collect();
         if let Some((one, _)) = here.insert(name.clone(), (file.to_owned(), nodes)) {
             ambiguous.insert(name.clone());
             warnings.push(Warning::CdiTwice { name, dir: root.full(dir), one, other: file.to_owned() });
@@ -181,6 +183,19 @@ mod tests {
         assert_eq!(devices["nvidia.com/gpu=0"], ["/run/nvidia/driver/dev/nvidia3", "/dev/nvidiactl"]);
         assert_eq!(devices["nvidia.com/gpu=GPU-b"], ["/dev/nvidia1", "/dev/nvidiactl"]);
         assert_eq!(devices["vendor.com/nic=x"], ["/dev/nic0"]);
+    }
+
+    #[test]
+    fn null_is_an_empty_list() {
+        let (devices, warnings) = read_of(&[
+            ("etc/cdi/none.json", r#"{"kind":"a.b/c","devices":null,"containerEdits":null}"#),
+            (
+                "etc/cdi/bare.yaml",
+                "kind: a.b/d\ndevices:\n- name: x\n  containerEdits: null\ncontainerEdits:\n",
+            ),
+        ]);
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!((devices.len(), devices["a.b/d=x"].len()), (1, 0));
     }
 
     #[test]

@@ -14,6 +14,17 @@ pub fn start_time(root: &Path, pid: u32) -> Option<u64> {
     rest.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// In `/proc` every architecture counts time so (`USER_HZ`).
+pub const TICKS_A_SECOND: u64 = 100;
+
+/// The time since the boot, in the ticks of [`start_time`]; `None` where it cannot be read.
+#[must_use]
+pub fn now(root: &Path) -> Option<u64> {
+    let uptime = read(&root.join("proc/uptime")).ok()??;
+    let (seconds, hundredths) = uptime.split_whitespace().next()?.split_once('.')?;
+    Some(seconds.parse::<u64>().ok()? * TICKS_A_SECOND + hundredths.parse::<u64>().ok()?)
+}
+
 /// A process's name; `None` is no such process.
 #[must_use]
 pub fn name(root: &Path, pid: u32) -> Option<String> {

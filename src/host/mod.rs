@@ -27,7 +27,7 @@ pub use cgroups::Cgroups;
 pub use containers::FoundContainer;
 pub use error::HostError;
 pub use everybody::{HostProcess, everybody};
-pub use life::{name, start_time};
+pub use life::{TICKS_A_SECOND, name, now, start_time};
 pub use limits::{Limits, environment, oom_score_adj};
 pub use mempolicy::KernelModes;
 pub use mounts::hugetlbfs_page_sizes;

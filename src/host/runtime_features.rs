@@ -8,9 +8,13 @@ use super::{HostError, KernelModes};
 use crate::model::MemoryMode;
 use oci_spec::runtime::Features;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// What is kept is a few hundred bytes.
+const MOST: u64 = 64 << 10;
 
 /// The memory policies a runtime sets itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +44,7 @@ impl RuntimeFeatures {
         let found = binary.metadata().map_err(io("look at", binary))?;
         let stamp = (found.mtime(), found.mtime_nsec(), found.ino(), found.len());
         let file = cache.join(cache_name(binary));
-        let known = std::fs::read(&file).ok().and_then(|json| serde_json::from_slice::<Known>(&json).ok());
+        let known = read(&file).ok().and_then(|json| serde_json::from_slice::<Known>(&json).ok());
         if let Some(known) = known.filter(|known| known.binary == binary && known.stamp == stamp) {
             return Ok(known.features);
         }
@@ -110,6 +114,14 @@ fn cache_name(binary: &Path) -> String {
     let path = binary.to_string_lossy().replace('%', "%25").replace('/', "%2F");
     let tail: Vec<char> = path.chars().rev().take(60).collect();
     format!("features{}.json", tail.into_iter().rev().collect::<String>())
+}
+
+/// A FIFO in its place is empty.
+fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    file.take(MOST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn keep(cache: &Path, file: &Path, known: &Known) -> std::io::Result<()> {

@@ -2,12 +2,15 @@
 
 use super::OciError;
 use crate::decision::Known;
-use crate::host::{self, Cgroups};
+use crate::host::{self, Cgroups, HostError};
 use crate::ledger::Record;
 use crate::model::{ContainerKey, CpuSet, Placement};
 use crate::store::{Allocation, By, Process, Store};
 use serde_json::value::RawValue;
 use std::path::Path;
+
+/// How long a caller that has handed a configuration on may take to have the container made, in seconds.
+const PATIENCE: u64 = 120;
 
 /// The store, and where to look whether those in it live.
 pub struct Books<'a> {
@@ -73,9 +76,15 @@ impl Books<'_> {
         Ok(entries)
     }
 
-    /// The cgroup of a container, of those it may have; the only one there can be also before it is made.
+    /// The cgroup of a container, of those it may have: the one in which something runs, else one that is there; the
+    /// only one there can be also before it is made.
     fn cgroup(&self, allocation: &Allocation) -> Option<String> {
-        let there = allocation.cgroups.iter().find(|path| self.cgroups.is_there(path));
+        let mut all = allocation.cgroups.iter();
+        let runs = match all.len() {
+            0 | 1 => None,
+            _ => all.clone().find(|path| self.cgroups.is_populated(path).is_ok_and(|runs| runs)),
+        };
+        let there = runs.or_else(|| all.find(|path| self.cgroups.is_there(path)));
         there.or_else(|| allocation.cgroups.first().filter(|_| allocation.cgroups.len() == 1)).cloned()
     }
 
@@ -97,19 +106,22 @@ impl Books<'_> {
         }
     }
 
-    /// Whether a process is the one that was kept.
-    pub(super) fn process_lives(&self, Process { pid, start }: Process) -> bool {
-        host::start_time(self.root, pid) == Some(start)
+    /// Whether a process is the one that was kept, and its word still counts.
+    pub(super) fn process_lives(&self, Process { pid, start, until }: Process) -> bool {
+        let counts = until.is_none_or(|until| host::now(self.root).is_none_or(|now| now < until));
+        counts && host::start_time(self.root, pid) == Some(start)
     }
 
     /// Whether anything runs in a container's cgroup, or in one that it may have. What cannot be read is not taken for
-    /// dead.
+    /// dead; what is no cgroup's name can have nobody in it.
     pub(super) fn populated(&self, allocation: &Allocation) -> bool {
-        allocation.cgroups.iter().any(|path| {
-            self.cgroups.is_populated(path).unwrap_or_else(|error| {
+        allocation.cgroups.iter().any(|path| match self.cgroups.is_populated(path) {
+            Ok(populated) => populated,
+            Err(HostError::CgroupsPath { .. }) => false,
+            Err(error) => {
                 tracing::warn!(key = %allocation.key, %error, "taken for alive");
                 true
-            })
+            }
         })
     }
 }
@@ -124,7 +136,15 @@ pub fn daemon(store: &Store, root: &Path) -> Option<u32> {
 /// A process as it is kept; `None` is one that has ended.
 #[must_use]
 pub fn process(root: &Path, pid: u32) -> Option<Process> {
-    Some(Process { pid, start: host::start_time(root, pid)? })
+    Some(Process { pid, start: host::start_time(root, pid)?, until: None })
+}
+
+/// The process that has started this one and starts the runtime next. It may live on for months (`podman system
+/// service`), also where the container never comes to be: so it counts for a while only.
+pub(super) fn caller(root: &Path) -> Option<Process> {
+    let caller = u32::try_from(nix::unistd::getppid().as_raw()).ok()?;
+    let until = host::now(root).map(|now| now + PATIENCE * host::TICKS_A_SECOND);
+    Some(Process { until, ..process(root, caller)? })
 }
 
 /// An allocation's record, if it speaks of that very container.

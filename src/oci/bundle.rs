@@ -3,13 +3,14 @@
 mod origin;
 
 use super::OciError;
-use super::document::Document;
+use super::document::{self, Document};
 use super::edit;
 use super::error::io;
 use super::facts::{self, Party};
 use super::outline::Outline;
 use crate::decision::Edit;
-use std::io::Write;
+use crate::store::{Links, open_regular};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A container's configuration, and where it is from.
@@ -17,10 +18,14 @@ use std::path::{Path, PathBuf};
 pub struct Bundle {
     path: PathBuf,
     document: Document,
+    /// What follows the document: runtimes look at none of it.
+    rest: String,
     /// As it was before our own edits; `None` is that there are none.
     origin: Option<Document>,
     /// What is read of it as it was then.
     outline: Outline,
+    /// What must not be guessed about.
+    trouble: Option<OciError>,
 }
 
 impl Bundle {
@@ -29,19 +34,31 @@ impl Bundle {
     /// # Errors
     /// The file cannot be read, or is no configuration.
     pub fn read(path: &Path) -> Result<Self, OciError> {
-        let text = std::fs::read_to_string(path).map_err(io("read", path))?;
-        Self::parse(text, path)
+        let mut bytes = Vec::new();
+        let file = open_regular(path, Links::Followed).map_err(io("open", path))?;
+        (&file).read_to_end(&mut bytes).map_err(io("read", path))?;
+        Self::parse(&bytes, path)
     }
 
     /// Takes a text as a configuration; `path` is its name in errors.
     ///
     /// # Errors
     /// It is none.
-    pub fn parse(text: String, path: &Path) -> Result<Self, OciError> {
-        let outline = Outline::parse(&text, path)?;
-        let document =
-            Document::new(text).map_err(|source| OciError::Document { path: path.to_owned(), source })?;
-        Self { path: path.to_owned(), document, origin: None, outline }.looked_through()
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, OciError> {
+        let document_error = |source| OciError::Document { path: path.to_owned(), source };
+        let text = String::from_utf8_lossy(bytes);
+        let (text, rest) = document::first(&text).map_err(document_error)?;
+        let (outline, wrong) = Outline::read(text, path)?;
+        let document = Document::new(text.to_owned()).map_err(document_error)?;
+        let trouble = not_text(bytes, path).or(wrong);
+        Self { path: path.to_owned(), document, rest: rest.to_owned(), origin: None, outline, trouble }
+            .looked_through()
+    }
+
+    /// What is wrong with it as far as it was looked at, told once. Nothing can be decided then, or nothing be
+    /// edited; what can be read of the container tells whether that matters.
+    pub fn take_trouble(&mut self) -> Option<OciError> {
+        self.trouble.take()
     }
 
     /// The facts of the container, which its caller calls `id`.
@@ -60,15 +77,15 @@ impl Bundle {
     ///
     /// # Errors
     /// Something in it is not what the runtime-spec says.
-    fn edit(&mut self, edit: &Edit) -> Result<(), OciError> {
+    pub fn edit(&mut self, edit: &Edit) -> Result<(), OciError> {
         edit::apply(&mut self.document, edit)
             .map_err(|source| OciError::Document { path: self.path.clone(), source })
     }
 
     /// The text as it is now.
     #[must_use]
-    pub fn text(&self) -> &str {
-        self.document.text()
+    pub fn text(&self) -> String {
+        self.document.text().to_owned() + &self.rest
     }
 
     /// Writes it back: whoever reads the file sees the old text or the new one. Not synced: after a crash of the
@@ -94,4 +111,10 @@ impl Bundle {
         std::os::unix::fs::fchown(file.as_file(), Some(uid), Some(gid)).map_err(io("write", file.path()))?;
         file.persist(&path).map(drop).map_err(|error| io("replace", &path)(error.error))
     }
+}
+
+/// Bytes that are no UTF-8 were read as other characters, and could not be written back.
+fn not_text(bytes: &[u8], path: &Path) -> Option<OciError> {
+    let at = std::str::from_utf8(bytes).err()?.valid_up_to();
+    Some(OciError::NotText { path: path.to_owned(), at, byte: bytes[at] })
 }

@@ -163,6 +163,17 @@ impl Document {
     }
 }
 
+/// The document that a text begins with, and what follows it.
+///
+/// # Errors
+/// It begins with none.
+pub(super) fn first(text: &str) -> Result<(&str, &str), DocumentError> {
+    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    let first = documents.next().unwrap_or_else(|| serde_json::from_str(""));
+    first.map_err(DocumentError::Syntax)?;
+    Ok(text.split_at(documents.byte_offset()))
+}
+
 /// A text as JSON.
 pub(super) fn quoted(text: &str) -> String {
     // A string has no form that JSON could not say.
@@ -240,6 +251,12 @@ mod tests {
         assert_eq!(edited(r#"{"a":null}"#, |d| d.set(&["a", "b"], "1")), r#"{"a":{"b":1}}"#);
         assert_eq!(edited(r#"{"a":{"b":null}}"#, |d| d.set(&["a", "b"], "1")), r#"{"a":{"b":1}}"#);
         assert_eq!(edited(r#"{"x~/y":{}}"#, |d| d.set(&["x~/y", "\""], "1")), r#"{"x~/y":{"\"":1}}"#);
+    }
+
+    #[test]
+    fn what_follows_a_document_is_not_part_of_it() {
+        assert_eq!(first("{\"a\":1} \n{}x").unwrap(), ("{\"a\":1}", " \n{}x"));
+        assert!(first(" \n").is_err() && first("{").is_err());
     }
 
     #[test]

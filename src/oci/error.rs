@@ -29,6 +29,19 @@ pub enum OciError {
         /// What the reader expected.
         problem: String,
     },
+    /// A `config.json` with a key that runtimes read differently.
+    #[error("{path}: {pointer}: {problem}")]
+    Key {
+        /// The file, or what was on standard input.
+        path: PathBuf,
+        /// Where in it, as a JSON pointer.
+        pointer: String,
+        /// What was expected.
+        problem: String,
+    },
+    /// A `config.json` that is no text.
+    #[error("{path}: byte {at} is 0x{byte:02x}: expected UTF-8")]
+    NotText { path: PathBuf, at: usize, byte: u8 },
     /// A `config.json` that cannot be edited.
     #[error("{path}: {source}")]
     Document { path: PathBuf, source: DocumentError },
@@ -49,6 +62,26 @@ pub enum OciError {
          expected it absent, only maitred writes it"
     )]
     Forged { id: ContainerId },
+    /// A container that has been put where others are, too.
+    #[error(
+        "the container is in {cgroup}, the cgroup of the hook itself: expected one of its own, what is written there \
+         would bind others"
+    )]
+    Shared { cgroup: String },
+    /// Every cgroup that a container can get is in use.
+    #[error(
+        "{cgroup}, the cgroup that {id} would get, has processes of others: expected another cgroupsPath"
+    )]
+    Inhabited { cgroup: String, id: String },
+    /// Nothing to stand in front of.
+    #[error("no runtime found: expected runc, crun or youki on PATH, or [runtime] path in the configuration")]
+    NoRuntime,
+    /// The wrapper in front of itself.
+    #[error("[runtime] path is {path}, which is maitred itself: expected the runtime it stands in front of")]
+    Itself { path: PathBuf },
+    /// A store that is another one in each directory.
+    #[error("the store {dir} is a relative path: expected an absolute one")]
+    RelativeStore { dir: PathBuf },
     /// Something was decided that comes too late at this stage.
     #[error(
         "{what} cannot be changed any more at stage {stage}: use the runtime wrapper, or a precreate hook"
@@ -99,6 +132,8 @@ impl OciError {
         matches!(
             self,
             Self::Value { .. }
+                | Self::Key { .. }
+                | Self::NotText { .. }
                 | Self::Document { .. }
                 | Self::State { .. }
                 | Self::NoState(_)

@@ -36,6 +36,9 @@ pub struct Party {
     pub carries: Option<String>,
 }
 
+/// The annotation by which the kubelet says where a pod is from.
+const STATIC_POD: &str = "kubernetes.io/config.source";
+
 /// The annotation by which a pod asks for a memory policy; what follows says for which container.
 const MEMORY_POLICY: &str = "memory-policy.maitred.io";
 
@@ -57,7 +60,11 @@ pub(super) fn party(id: &str, outline: &Outline) -> Party {
     if !in_kubernetes {
         cgroup_parent = class_of(&mut resources, &names.pod_uid);
     }
-    let (pod_annotations, carries) = annotations(outline);
+    let (mut pod_annotations, carries) = annotations(outline);
+    if !in_kubernetes {
+        // The kubelet's word about a static pod; here anybody may have written it.
+        pod_annotations.remove(STATIC_POD);
+    }
     let by_cdi = cdi_annotations(&pod_annotations);
     let process = outline.process.as_ref();
     let devices = linux.and_then(|linux| linux.devices.as_deref()).unwrap_or_default();
@@ -197,7 +204,7 @@ mod tests {
     use std::path::Path;
 
     fn of(text: &str) -> Party {
-        party("c1", &Outline::parse(text, Path::new("config.json")).unwrap())
+        party("c1", &Outline::read(text, Path::new("config.json")).unwrap().0)
     }
 
     fn limits(cpu: &str, rest: &str) -> Party {

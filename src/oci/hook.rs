@@ -6,13 +6,17 @@ use super::desk::{Changing, Desk, Place, Seated};
 use super::error::io;
 use super::facts::Party;
 use super::surroundings::{Surroundings, Unready};
-use super::{OciError, books, journal, place, settle};
+use super::{OciError, books, journal, place, settle, unheard};
 use crate::decision::{Edit, Features};
+use crate::host::Cgroups;
 use crate::model::Rejection;
 use crate::store::By;
 use oci_spec::runtime::State;
 use std::io::{Read, Write};
 use std::path::Path;
+
+/// What a container is called of which nobody told the id.
+const UNNAMED: &str = "unnamed";
 
 /// A stage of a container's life at which a hook of ours may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +47,11 @@ pub enum Ruling {
 /// # Errors
 /// What came on standard input is wrong, or the system failed after nothing could be refused any more.
 pub fn run(stage: Stage, surroundings: &Surroundings) -> Result<Ruling, OciError> {
-    let mut input = String::new();
+    let mut input = Vec::new();
     let stdin = Path::new("standard input");
-    std::io::stdin().read_to_string(&mut input).map_err(io("read", stdin))?;
+    std::io::stdin().read_to_end(&mut input).map_err(io("read", stdin))?;
     match stage {
-        Stage::Precreate => precreate(input, surroundings),
+        Stage::Precreate => precreate(&input, surroundings),
         Stage::Prestart | Stage::CreateRuntime => create_runtime(&input, surroundings),
         Stage::Settle => {
             settle::run(&input, surroundings);
@@ -57,34 +61,76 @@ pub fn run(stage: Stage, surroundings: &Surroundings) -> Result<Ruling, OciError
     }
 }
 
-fn precreate(input: String, surroundings: &Surroundings) -> Result<Ruling, OciError> {
-    let path = Path::new("the configuration on standard input");
-    let mut bundle = Bundle::parse(input, path)?;
+fn precreate(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, OciError> {
     if surroundings.is_off() {
-        bundle.take_back();
-    } else {
-        let cgroups_path = bundle.cgroups_path().map(str::to_owned);
-        let id = cgroups_path.as_deref().and_then(place::id_of).map(str::to_owned);
-        let id = id.ok_or_else(|| OciError::NoId { path: path.to_owned() })?;
-        let party = bundle.party(&id);
-        let caller = u32::try_from(nix::unistd::getppid().as_raw()).unwrap_or_default();
-        let cgroups = place::candidates(cgroups_path.as_deref(), &id, false, None);
-        let place = Place::planned(books::process(Path::new("/"), caller), cgroups);
-        let opened = open(surroundings).map(|desk| Desk { features: in_time(&desk, &party), ..desk });
-        let (hook, mut is_changed) = (settle::hook(surroundings), false);
-        let ruling = seat(opened, &party, place, &mut |change| {
-            bundle.change(change, hook.as_deref())?;
-            is_changed = true;
-            Ok(())
-        });
-        match ruling {
-            Ruling::Fine if is_changed || party.is_sandbox => {}
-            Ruling::Fine => bundle.take_back(),
-            refused => return Ok(refused),
-        }
+        return as_it_came(input);
     }
+    let path = Path::new("the configuration on standard input");
+    let mut bundle = match Bundle::parse(input, path) {
+        Ok(bundle) => bundle,
+        Err(error) => {
+            surroundings.unknown(surroundings.config(), error)?;
+            return hand_on(input);
+        }
+    };
+    let cgroups_path = bundle.cgroups_path().map(str::to_owned);
+    let id =
+        cgroups_path.as_deref().and_then(place::id_of).ok_or_else(|| OciError::NoId { path: path.into() });
+    let party = bundle.party(id.as_ref().map_or(UNNAMED, |id| id));
+    if party.is_sandbox {
+        return hand_on(input);
+    }
+    let opened = open(surroundings).and_then(|desk| {
+        let trouble = bundle.take_trouble().map_or(Ok(()), Err);
+        let cgroups = trouble.and(id).and_then(|id| {
+            // podman spells it so for systemd alone.
+            let systemd = cgroups_path.as_deref().is_some_and(|path| path.contains(':'));
+            place::to_be_had(place::candidates(cgroups_path.as_deref(), id, systemd, None), id, &desk.cgroups)
+        });
+        match cgroups {
+            Ok(cgroups) => Ok((Desk { features: in_time(&desk, &party), ..desk }, cgroups)),
+            Err(error) => Err(desk.unready(error)),
+        }
+    });
+    let (desk, cgroups) = match opened {
+        Ok(opened) => opened,
+        Err(unready) => match ruling(unready.answer(&party), &party) {
+            Ruling::Fine => return hand_back(bundle, input),
+            refused => return Ok(refused),
+        },
+    };
+    let place = Place::planned(books::caller(Path::new("/")), cgroups);
+    let (hook, mut is_changed) = (settle::hook(surroundings), false);
+    let ruling = seat(&desk, &party, place, &mut |change| {
+        bundle.change(change, hook.as_deref())?;
+        is_changed = true;
+        Ok(())
+    });
+    match ruling {
+        Ruling::Fine if is_changed => hand_on(bundle.text().as_bytes()),
+        Ruling::Fine => hand_back(bundle, input),
+        refused => Ok(refused),
+    }
+}
+
+/// Nothing is decided about it: without an earlier edit of ours where there is one, else byte for byte.
+fn as_it_came(input: &[u8]) -> Result<Ruling, OciError> {
+    match Bundle::parse(input, Path::new("the configuration on standard input")) {
+        Ok(bundle) => hand_back(bundle, input),
+        Err(_) => hand_on(input),
+    }
+}
+
+fn hand_back(mut bundle: Bundle, input: &[u8]) -> Result<Ruling, OciError> {
+    match bundle.take_back() {
+        true => hand_on(bundle.text().as_bytes()),
+        false => hand_on(input),
+    }
+}
+
+fn hand_on(configuration: &[u8]) -> Result<Ruling, OciError> {
     let stdout = Path::new("standard output");
-    std::io::stdout().write_all(bundle.text().as_bytes()).map_err(io("write", stdout))?;
+    std::io::stdout().write_all(configuration).map_err(io("write", stdout))?;
     Ok(Ruling::Fine)
 }
 
@@ -107,8 +153,8 @@ fn open(surroundings: &Surroundings) -> Result<Desk, Box<Unready>> {
     Desk::open(surroundings, surroundings.config(), By::Hook)
 }
 
-fn create_runtime(input: &str, surroundings: &Surroundings) -> Result<Ruling, OciError> {
-    let state: State = serde_json::from_str(input).map_err(OciError::NoState)?;
+fn create_runtime(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, OciError> {
+    let state: State = serde_json::from_slice(input).map_err(OciError::NoState)?;
     let pid = state.pid().filter(|pid| *pid > 0).ok_or(OciError::State { what: "pid" })?;
     if state.id().is_empty() {
         return Err(OciError::State { what: "id" });
@@ -116,23 +162,48 @@ fn create_runtime(input: &str, surroundings: &Surroundings) -> Result<Ruling, Oc
     if surroundings.is_off() {
         return Ok(Ruling::Fine);
     }
-    let bundle = Bundle::read(&state.bundle().join("config.json"))?;
+    let mut bundle = match Bundle::read(&state.bundle().join("config.json")) {
+        Ok(bundle) => bundle,
+        Err(error) => {
+            return surroundings.unknown(surroundings.config(), error).map(|()| Ruling::Fine);
+        }
+    };
     let mut party = bundle.party(state.id());
-    let desk = match open(surroundings) {
-        Ok(desk) => desk,
+    if party.is_sandbox {
+        return Ok(Ruling::Fine);
+    }
+    let opened = open(surroundings).and_then(|desk| {
+        let trouble = bundle.take_trouble().map_or(Ok(()), Err);
+        match trouble.and_then(|()| cgroup_of(&desk.cgroups, pid, state.id(), bundle.cgroups_path())) {
+            Ok(cgroup) => Ok((desk, cgroup)),
+            Err(error) => Err(desk.unready(error)),
+        }
+    });
+    let (desk, cgroup) = match opened {
+        Ok(opened) => opened,
         Err(unready) => return Ok(ruling(unready.answer(&party), &party)),
     };
-    // Wherever the runtime has put it, and however its configuration spells that.
-    let cgroup = desk.cgroups.of_process(Path::new("/"), &pid.to_string())?.ok_or(OciError::Gone { pid })?;
     party.container.cgroups_path.clone_from(&cgroup);
     let holder = u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid));
     let place = Place::made(holder, cgroup.clone());
     let cgroups = desk.cgroups.clone();
-    Ok(seat(Ok(desk), &party, place, &mut |change| in_cgroup(&cgroups, &cgroup, change.edit)))
+    Ok(seat(&desk, &party, place, &mut |change| in_cgroup(&cgroups, &cgroup, change.edit)))
+}
+
+/// Wherever the runtime has put it, and however its configuration spells that: but never where others are, too.
+fn cgroup_of(there: &Cgroups, pid: i32, id: &str, cgroups_path: Option<&str>) -> Result<String, OciError> {
+    let of = |pid: &str| there.of_process(Path::new("/"), pid);
+    let cgroup = of(&pid.to_string())?.ok_or(OciError::Gone { pid })?;
+    // A runtime that makes no cgroup leaves it in that of its caller.
+    let shared = of("self")?.as_deref() == Some(cgroup.as_str());
+    match shared && !place::is_of(&cgroup, id, cgroups_path, there) {
+        true => Err(OciError::Shared { cgroup }),
+        false => Ok(cgroup),
+    }
 }
 
 /// All that can be changed of a container that has been made.
-pub(super) fn in_cgroup(cgroups: &crate::host::Cgroups, cgroup: &str, edit: &Edit) -> Result<(), OciError> {
+pub(super) fn in_cgroup(cgroups: &Cgroups, cgroup: &str, edit: &Edit) -> Result<(), OciError> {
     let too_late = |what| Err(OciError::TooLate { what, stage: "createRuntime" });
     if !edit.env.is_empty() {
         return too_late("the environment that names its GPUs");
@@ -159,8 +230,8 @@ pub(super) fn in_cgroup(cgroups: &crate::host::Cgroups, cgroup: &str, edit: &Edi
     Ok(())
 }
 
-fn poststop(input: &str, surroundings: &Surroundings) -> Result<Ruling, OciError> {
-    let state: State = serde_json::from_str(input).map_err(OciError::NoState)?;
+fn poststop(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, OciError> {
+    let state: State = serde_json::from_slice(input).map_err(OciError::NoState)?;
     if state.id().is_empty() {
         return Err(OciError::State { what: "id" });
     }
@@ -171,16 +242,11 @@ fn poststop(input: &str, surroundings: &Surroundings) -> Result<Ruling, OciError
     Ok(Ruling::Fine)
 }
 
-fn seat(opened: Result<Desk, Box<Unready>>, party: &Party, place: Place, change: Changing<'_>) -> Ruling {
-    if party.is_sandbox {
-        return Ruling::Fine;
-    }
-    match opened {
-        Err(unready) => ruling(unready.answer(party), party),
-        Ok(desk) => match desk.seat(party, place, change) {
-            Seated::Fine => Ruling::Fine,
-            Seated::Refused(rejection) => ruling(Err(rejection), party),
-        },
+fn seat(desk: &Desk, party: &Party, place: Place, change: Changing<'_>) -> Ruling {
+    unheard::warn(party);
+    match desk.seat(party, place, change) {
+        Seated::Fine => Ruling::Fine,
+        Seated::Refused(rejection) => ruling(Err(rejection), party),
     }
 }
 

@@ -26,8 +26,9 @@ pub(super) fn start(path: &Path, level: LogLevel) {
 fn open(path: &Path) -> std::io::Result<File> {
     let options = || {
         let mut options = OpenOptions::new();
-        // Appended to, a line in one piece: many processes write here at once.
-        options.append(true).create(true).mode(0o640);
+        // Appended to, a line in one piece: many processes write here at once. A FIFO that nobody reads is not
+        // waited for.
+        options.append(true).create(true).mode(0o640).custom_flags(libc::O_NONBLOCK);
         options
     };
     options().open(path).or_else(|_| {
@@ -54,7 +55,9 @@ pub(super) fn in_runtime_log(path: &Path, json: bool, text: &str) {
         true => serde_json::json!({ "level": "error", "msg": text, "time": time }).to_string(),
         false => format!("time={time:?} level=error msg={text:?}"),
     };
-    if let Ok(mut file) = OpenOptions::new().append(true).create(true).mode(0o644).open(path) {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o644).custom_flags(libc::O_NONBLOCK);
+    if let Ok(mut file) = options.open(path) {
         let _ = file.write_all(format!("{line}\n").as_bytes());
     }
 }

@@ -26,11 +26,13 @@ mod namesake;
 mod outline;
 mod pages;
 mod place;
+mod pruned;
 pub mod runtime;
 mod settle;
 mod stand;
 mod surroundings;
 mod undo;
+mod unheard;
 
 pub use books::{Books, Entries, daemon, process, raw, record};
 pub use bundle::Bundle;

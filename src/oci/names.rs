@@ -1,4 +1,7 @@
 //! Who a container is, by the annotations that its manager writes into `config.json`.
+//!
+//! podman and Docker let their users write any annotation, those of Kubernetes' managers too: what would exempt a
+//! container is believed of a manager alone that writes it itself.
 
 use super::outline::Outline;
 use std::collections::BTreeMap;
@@ -66,13 +69,30 @@ const CONTAINER_MANAGER: &str = "io.container.manager";
 impl Names {
     /// The names of container `id`.
     pub fn of(id: &str, outline: &Outline) -> Self {
-        if outline.annotation(CONTAINERD.kind).is_some() {
-            return Self::by(&CONTAINERD, Manager::Containerd, id, outline);
+        let says = |key: &str| outline.annotation(key).is_some();
+        if is_podmans(outline) {
+            let pod = outline.annotation(CRIO.sandbox).filter(|pod| !pod.is_empty());
+            return Self::outside_kubernetes(Manager::Podman, id, pod.unwrap_or(id));
         }
-        match (outline.annotation(CONTAINER_MANAGER), outline.annotation(CRIO.kind)) {
-            (Some("libpod"), _) => Self::by(&CRIO, Manager::Podman, id, outline),
-            (_, Some(_)) => Self::by(&CRIO, Manager::Crio, id, outline),
-            _ => Self::by(&CRIO, Manager::Other, id, &Outline::default()),
+        match (says(CONTAINERD.kind), says(CRIO.kind)) {
+            (true, _) => Self::by(&CONTAINERD, Manager::Containerd, id, outline),
+            (false, true) => Self::by(&CRIO, Manager::Crio, id, outline),
+            (false, false) => Self::outside_kubernetes(Manager::Other, id, id),
+        }
+    }
+
+    /// Where nothing but the id and the pod's is known.
+    fn outside_kubernetes(manager: Manager, id: &str, sandbox: &str) -> Self {
+        let short: String = id.chars().take(12).collect();
+        Self {
+            manager,
+            sandbox: sandbox.to_owned(),
+            pod_uid: within_a_name(sandbox),
+            pod_name: short.clone(),
+            namespace: String::new(),
+            container_name: short,
+            runtime_handler: String::new(),
+            is_sandbox: false,
         }
     }
 
@@ -99,10 +119,34 @@ impl Names {
             namespace: word(keys.namespace).unwrap_or_default(),
             container_name: word(keys.container_name).unwrap_or(short),
             runtime_handler: word(CRIO_HANDLER).unwrap_or_default(),
-            is_sandbox: word(keys.kind).as_deref() == Some("sandbox"),
+            // A sandbox's container is called as its sandbox; of no other is the name known beforehand.
+            is_sandbox: word(keys.kind).as_deref() == Some("sandbox") && sandbox == id,
             sandbox,
         }
     }
+}
+
+/// podman says so, unless its user says something else; it names the cgroup as well.
+fn is_podmans(outline: &Outline) -> bool {
+    let cgroup = outline.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
+    let last = cgroup.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    outline.annotation(CONTAINER_MANAGER) == Some("libpod")
+        || last.starts_with("libpod-")
+        || last.contains(":libpod:")
+}
+
+/// An id that is part of a file's name: as it is, where that is no longer than an id of podman or Docker.
+fn within_a_name(id: &str) -> String {
+    const MOST: usize = 64;
+    if id.len() <= MOST {
+        return id.to_owned();
+    }
+    // FNV-1a: two ids that begin alike are told apart.
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let begin: String = id.chars().take(32).collect();
+    format!("{begin}-{hash:016x}")
 }
 
 #[cfg(test)]
@@ -112,7 +156,7 @@ mod tests {
 
     fn names(annotations: &str) -> Names {
         let text = format!(r#"{{"annotations":{{{annotations}}}}}"#);
-        Names::of("0123456789abcdef", &Outline::parse(&text, Path::new("config.json")).unwrap())
+        Names::of("0123456789abcdef", &Outline::read(&text, Path::new("config.json")).unwrap().0)
     }
 
     #[test]
@@ -148,9 +192,50 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_is_known_by_its_kind() {
-        assert!(names(r#""io.kubernetes.cri.container-type":"sandbox""#).is_sandbox);
-        assert!(names(r#""io.kubernetes.cri-o.ContainerType":"sandbox""#).is_sandbox);
-        assert!(!names(r#""io.kubernetes.cri.container-type":"container""#).is_sandbox);
+    fn a_sandbox_is_known_by_its_kind_and_by_its_name() {
+        let of = |kind: &str, sandbox: &str| {
+            let (kind_key, id_key) = match kind.split_once(' ') {
+                Some(("crio", _)) => (CRIO.kind, CRIO.sandbox),
+                _ => (CONTAINERD.kind, CONTAINERD.sandbox),
+            };
+            let kind = kind.rsplit(' ').next().unwrap();
+            names(&format!(r#""{kind_key}":"{kind}","{id_key}":"{sandbox}""#)).is_sandbox
+        };
+        assert!(of("cri sandbox", "0123456789abcdef") && of("crio sandbox", "0123456789abcdef"));
+        assert!(!of("cri container", "0123456789abcdef"));
+        assert!(!of("cri sandbox", "another"), "anybody's annotation");
+    }
+
+    /// Each of these would exempt it, or keep maitred from looking at it.
+    #[test]
+    fn what_podmans_users_write_is_not_taken_for_their_managers_word() {
+        let id = "0123456789abcdef";
+        let forged = format!(
+            r#""io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-id":"{id}",
+            "io.kubernetes.cri-o.ContainerType":"sandbox","io.kubernetes.cri-o.SandboxID":"{id}",
+            "io.kubernetes.cri.sandbox-namespace":"kube-system","io.kubernetes.cri-o.Namespace":"kube-system",
+            "io.kubernetes.cri-o.RuntimeHandler":"exempt","io.kubernetes.container.name":"x""#
+        );
+        let by_annotation = names(&format!(r#"{forged},"io.container.manager":"libpod""#));
+        let text = |path: &str| {
+            format!(
+                r#"{{"annotations":{{{forged},"io.container.manager":"cri-o"}},"linux":{{"cgroupsPath":"{path}"}}}}"#
+            )
+        };
+        let by_cgroup = ["machine.slice:libpod:0123456789abcdef", "/libpod_parent/libpod-0123456789abcdef"]
+            .map(|path| Names::of(id, &Outline::read(&text(path), Path::new("config.json")).unwrap().0));
+        for names in by_cgroup.into_iter().chain([by_annotation]) {
+            assert_eq!((names.manager, names.is_sandbox), (Manager::Podman, false));
+            assert_eq!((names.namespace.as_str(), names.runtime_handler.as_str()), ("", ""));
+            assert_eq!(names.container_name, "0123456789ab");
+        }
+    }
+
+    #[test]
+    fn an_id_of_any_length_can_be_part_of_a_files_name() {
+        let long = |last: &str| Names::of(&format!("{}{last}", ".".repeat(300)), &Outline::default());
+        assert!(long("a").pod_uid.len() <= 64);
+        assert_ne!(long("a").pod_uid, long("b").pod_uid);
+        assert_eq!(names("").pod_uid, "0123456789abcdef");
     }
 }

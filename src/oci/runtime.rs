@@ -8,10 +8,10 @@ use super::desk::{Desk, Place, Seated};
 use super::edit::Change;
 use super::facts::Party;
 use super::surroundings::Surroundings;
-use super::{OciError, find, handover, journal, place, settle};
+use super::{OciError, find, handover, journal, place, settle, unheard};
 use crate::config::{Config, ConfigError};
 use crate::decision::{Delivery, Features};
-use crate::host::{RuntimeFeatures, mempolicy};
+use crate::host::{Cgroups, RuntimeFeatures, mempolicy};
 use crate::store::{By, DEFAULT_DIR};
 use std::env;
 use std::ffi::OsString;
@@ -23,11 +23,11 @@ pub const LINK: &str = "maitred-runtime";
 
 /// What the wrapper can still change: everything but what CDI names stand for, which its caller has expanded. Memory
 /// policies the runtime sets itself where it can; else it inherits ours.
-fn features(runtime: Option<&Path>, desk: &Desk, party: &Party) -> Features {
+fn features(runtime: &Path, desk: &Desk, party: &Party) -> Features {
     let wanted = desk.config.memory.mode.is_some() || party.asks_for_policy();
     // Asking a runtime costs a process, the first time: only where the answer is of use.
-    let runtime = runtime.filter(|_| wanted && desk.config.memory.delivery != Some(Delivery::Cpuset));
-    let runtime = runtime.and_then(|runtime| RuntimeFeatures::of(runtime, desk.store.dir()).ok());
+    let wanted = wanted && desk.config.memory.delivery != Some(Delivery::Cpuset);
+    let runtime = wanted.then(|| RuntimeFeatures::of(runtime, desk.store.dir()).ok()).flatten();
     let runtime = runtime.unwrap_or_default();
     let kernel = desk.kernel_modes(party);
     let modes = runtime.narrow(kernel);
@@ -51,13 +51,14 @@ pub fn run(arguments: &[OsString]) -> u8 {
     let loaded = (call.verb != Verb::Other && !surroundings.is_off()).then(|| surroundings.config());
     let named = match &loaded {
         Some(Ok(config)) => config.runtime.clone(),
-        _ => Config::runtime_path(surroundings.config.as_deref()),
+        _ => surroundings.config_text().ok().flatten().and_then(|text| Config::runtime_path(&text)),
     };
-    let runtime = find::runtime(named.as_deref());
+    let runtime = match find::runtime(named.as_deref()) {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&call, &error.to_string()),
+    };
     let stopped = match (&call.verb, loaded) {
-        (Verb::Make(making), Some(loaded)) => {
-            make(&surroundings, loaded, &call, making, runtime.as_deref()).err()
-        }
+        (Verb::Make(making), Some(loaded)) => make(&surroundings, loaded, &call, making, &runtime).err(),
         (Verb::Make(making), None) => {
             take_back(making);
             None
@@ -71,12 +72,6 @@ pub fn run(arguments: &[OsString]) -> u8 {
     if let Some(text) = stopped {
         return fail(&call, &text);
     }
-    let Some(runtime) = runtime else {
-        return fail(
-            &call,
-            "no runtime found: expected runc, crun or youki on PATH, or [runtime] path in the configuration",
-        );
-    };
     match handover::exec(&runtime, arguments) {
         Ok(never) => match never {},
         Err(error) => fail(&call, &error.to_string()),
@@ -115,27 +110,39 @@ fn make(
     loaded: Result<Config, ConfigError>,
     call: &Call,
     making: &Making,
-    runtime: Option<&Path>,
+    runtime: &Path,
 ) -> Result<(), String> {
     let id = making.id.to_string_lossy();
-    let mut bundle = match Bundle::read(&config_of(making)) {
+    let mut bundle = match Bundle::read(&making.config) {
         Ok(bundle) => bundle,
-        // The runtime says so in its own words.
-        Err(OciError::Io { .. }) => return Ok(()),
-        Err(error) => return Err(error.to_string()),
+        // It may be there for the runtime, which reads its arguments itself.
+        Err(error) => return surroundings.unknown(loaded, error).map_err(|error| error.to_string()),
     };
     let mut party = bundle.party(&id);
     if party.is_sandbox {
         return Ok(());
     }
-    let mut opened = Desk::open(surroundings, loaded, By::Runtime);
-    if let Ok(desk) = &mut opened {
-        desk.features = features(runtime, desk, &party);
-    }
-    let chosen = opened.as_ref().is_ok_and(|desk| desk.config.memory.delivery.is_some());
-    let own =
-        opened.as_ref().ok().and_then(|desk| desk.cgroups.of_process(Path::new("/"), "self").ok().flatten());
-    let cgroups = place::candidates(bundle.cgroups_path(), &id, call.systemd, own.as_deref());
+    let opened = Desk::open(surroundings, loaded, By::Runtime).and_then(|desk| {
+        let cgroups = match bundle.take_trouble() {
+            Some(trouble) => Err(trouble),
+            None => cgroups(&desk.cgroups, &bundle, &id, call.systemd),
+        };
+        match cgroups {
+            Ok(cgroups) => Ok((Desk { features: features(runtime, &desk, &party), ..desk }, cgroups)),
+            Err(error) => Err(desk.unready(error)),
+        }
+    });
+    let (desk, cgroups) = match opened {
+        Ok(opened) => opened,
+        Err(unready) => {
+            let answer = unready.answer(&party);
+            if answer.is_ok() {
+                write_back(bundle);
+            }
+            return answer.map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes));
+        }
+    };
+    let chosen = desk.config.memory.delivery.is_some();
     party.container.cgroups_path = cgroups.first().cloned().unwrap_or_default();
     let place = Place::planned(books::process(Path::new("/"), std::process::id()), cgroups);
     let (hook, read) = (settle::hook(surroundings), bundle.text().to_owned());
@@ -159,38 +166,37 @@ fn make(
         is_changed = true;
         Ok(())
     };
-    let answer = match opened.map(|desk| desk.seat(&party, place, &mut change)) {
-        Ok(Seated::Fine) => Ok(()),
-        Ok(Seated::Refused(rejection)) => Err(rejection),
-        Err(unready) => unready.answer(&party),
-    };
-    answer.map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes))?;
-    if !is_changed {
-        write_back(bundle);
+    unheard::warn(&party);
+    match desk.seat(&party, place, &mut change) {
+        Seated::Fine if is_changed => Ok(()),
+        Seated::Fine => {
+            write_back(bundle);
+            Ok(())
+        }
+        Seated::Refused(rejection) => Err(journal::refusal(&rejection, party.in_kubernetes)),
     }
-    Ok(())
-}
-
-fn config_of(making: &Making) -> PathBuf {
-    making.config.clone().unwrap_or_else(|| making.bundle.join("config.json"))
 }
 
 /// The container starts as it came: so it does where an earlier run of its bundle was placed. What cannot be read the
 /// runtime names.
 fn take_back(making: &Making) {
-    if let Ok(bundle) = Bundle::read(&config_of(making)) {
+    if let Ok(bundle) = Bundle::read(&making.config) {
         write_back(bundle);
     }
 }
 
 fn write_back(mut bundle: Bundle) {
-    let read = bundle.text().to_owned();
-    bundle.take_back();
-    if bundle.text() != read
+    if bundle.take_back()
         && let Err(error) = bundle.write()
     {
         tracing::warn!(%error, "an earlier placement stays in the configuration");
     }
+}
+
+/// The cgroups that the container can get.
+fn cgroups(there: &Cgroups, bundle: &Bundle, id: &str, systemd: bool) -> Result<Vec<String>, OciError> {
+    let own = there.of_process(Path::new("/"), "self")?;
+    place::to_be_had(place::candidates(bundle.cgroups_path(), id, systemd, own.as_deref()), id, there)
 }
 
 /// What has ended meanwhile goes back to the others. The container that is deleted has, if the deletion can succeed.

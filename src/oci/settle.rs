@@ -44,7 +44,7 @@ pub(super) fn hook(surroundings: &Surroundings) -> Option<String> {
 }
 
 /// Runs it.
-pub(super) fn run(input: &str, surroundings: &Surroundings) {
+pub(super) fn run(input: &[u8], surroundings: &Surroundings) {
     if surroundings.is_off() {
         return;
     }
@@ -53,8 +53,8 @@ pub(super) fn run(input: &str, surroundings: &Surroundings) {
     }
 }
 
-fn try_to_run(input: &str, surroundings: &Surroundings) -> Result<(), OciError> {
-    let state: State = serde_json::from_str(input).map_err(OciError::NoState)?;
+fn try_to_run(input: &[u8], surroundings: &Surroundings) -> Result<(), OciError> {
+    let state: State = serde_json::from_slice(input).map_err(OciError::NoState)?;
     let pid = state.pid().filter(|pid| *pid > 0).ok_or(OciError::State { what: "pid" })?;
     let desk = Desk::open(surroundings, surroundings.config(), By::Hook);
     let desk = desk.map_err(|unready| unready.into_error())?;

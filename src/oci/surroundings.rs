@@ -3,12 +3,13 @@
 use super::desk::{Desk, Seated, say};
 use super::facts::Party;
 use super::{OciError, journal};
-use crate::config::{Config, ConfigError, LogLevel};
-use crate::decision::{self, Event, Features, Reply};
+use crate::config::{self, Config, ConfigError, LogLevel};
+use crate::decision::{self, Event, FailurePolicy, Features, Mode, Reply};
 use crate::discover::Root;
 use crate::host::Cgroups;
 use crate::model::{CpuSet, Rejection};
-use crate::store::{By, Store};
+use crate::store::{By, Links, Store, open_regular};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -33,7 +34,50 @@ impl Surroundings {
 
     /// Reads the configuration.
     pub(super) fn config(&self) -> Result<Config, ConfigError> {
-        Config::load(self.config.as_deref())
+        let text = self.config_text()?;
+        let origin = self.config_path().display().to_string();
+        text.map_or_else(|| Ok(Config::default()), |text| Config::parse(&text, &origin))
+    }
+
+    /// Its text; `None` is no file at the usual place.
+    pub(super) fn config_text(&self) -> Result<Option<String>, ConfigError> {
+        let path = self.config_path();
+        // Nobody may be kept waiting here, by whatever else stands there.
+        let read = || {
+            let mut text = String::new();
+            open_regular(path, Links::Followed)?.read_to_string(&mut text)?;
+            std::io::Result::Ok(text)
+        };
+        match read() {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if self.config.is_none() && error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(ConfigError::Read { path: path.to_owned(), source }),
+        }
+    }
+
+    fn config_path(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(config::DEFAULT_PATH))
+    }
+
+    /// The answer where not even the container is known, so that nobody can say that it is exempt: an error is why
+    /// it must not start.
+    pub(super) fn unknown(
+        &self,
+        loaded: Result<Config, ConfigError>,
+        error: OciError,
+    ) -> Result<(), OciError> {
+        journal::start(&self.log, loaded.as_ref().map_or(LogLevel::Info, |config| config.log.level));
+        let config = loaded.unwrap_or_default();
+        match config.mode == Mode::Enforce && config.failure.policy == FailurePolicy::Reject {
+            true => {
+                tracing::error!(%error, "maitred could not decide: refused");
+                Err(error)
+            }
+            false => {
+                tracing::warn!(%error, "maitred could not decide: let through unpinned");
+                Ok(())
+            }
+        }
     }
 
     fn root(&self) -> Result<Root, OciError> {
@@ -68,6 +112,11 @@ impl Unready {
 }
 
 impl Desk {
+    /// What is left of it where something else keeps it from deciding.
+    pub fn unready(self, error: OciError) -> Box<Unready> {
+        Box::new(Unready { config: self.config, by: self.by, error })
+    }
+
     /// Starts the log and opens what a decision needs. A configuration that cannot be used leaves the defaults to say
     /// who is exempt.
     pub fn open(
@@ -80,6 +129,10 @@ impl Desk {
         let config = loaded
             .map_err(|error| Box::new(Unready { config: Config::default(), by, error: error.into() }))?;
         let open = || {
+            let dir = &surroundings.store;
+            if dir.is_relative() {
+                return Err(OciError::RelativeStore { dir: dir.clone() });
+            }
             let store = Store::open(&surroundings.store)?;
             let (root, cgroups) = (surroundings.root()?, Cgroups::find(Path::new("/"))?);
             Ok((store, root, cgroups))

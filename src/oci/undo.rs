@@ -200,7 +200,7 @@ mod tests {
     use std::path::Path;
 
     fn bundle(text: &str) -> Bundle {
-        Bundle::parse(text.to_owned(), Path::new("config.json")).unwrap()
+        Bundle::parse(text.as_bytes(), Path::new("config.json")).unwrap()
     }
 
     /// Everything that the wrapper writes.

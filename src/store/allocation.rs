@@ -25,6 +25,9 @@ pub struct Process {
     pub pid: u32,
     /// When it started, in clock ticks since the boot (`/proc/PID/stat`, field 22).
     pub start: u64,
+    /// Until when it counts, in the same; `None` is for as long as it lives.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub until: Option<u64>,
 }
 
 /// One container's allocation, as everybody who decides keeps it.
@@ -183,7 +186,10 @@ mod tests {
             key: ContainerKey::new("uid".into(), name.into()),
             id: format!("id-{name}").as_str().into(),
             by: By::Runtime,
-            holders: vec![Process { pid: 7, start: 42 }, Process { pid: 8, start: 43 }],
+            holders: vec![
+                Process { pid: 7, start: 42, until: None },
+                Process { pid: 8, start: 43, until: None },
+            ],
             cgroups: vec!["/a/b".into()],
             pod_cgroup: None,
             stopped: false,
@@ -230,7 +236,7 @@ mod tests {
         assert_eq!((allocations[0].by, allocations[0].record.get()), (By::Nri, bare));
         assert_eq!(
             (allocations[1].by, allocations[1].holders.as_slice()),
-            (By::Hook, &[Process { pid: 1, start: 2 }][..])
+            (By::Hook, &[Process { pid: 1, start: 2, until: None }][..])
         );
     }
 

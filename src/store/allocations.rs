@@ -150,7 +150,7 @@ fn read_record(path: &Path) -> Result<Option<(ContainerKey, String)>, SkippedRea
     if found.len() > MOST {
         return Err(SkippedReason::Size(found.len()));
     }
-    let read = file::read_some(path, MOST).map_err(SkippedReason::Unreadable)?;
+    let read = file::read_some(path, MOST, file::Links::Refused).map_err(SkippedReason::Unreadable)?;
     read.map(|(bytes, _)| Ok((key, json(bytes)?))).transpose()
 }
 

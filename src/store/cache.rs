@@ -12,7 +12,9 @@ impl Store {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn cached(&self, name: &str, signs: &str) -> Result<Option<String>, StoreError> {
-        let Some((bytes, _)) = file::read_some(&self.cache_path(name), MOST)? else { return Ok(None) };
+        let Some((bytes, _)) = file::read_some(&self.cache_path(name), MOST, file::Links::Refused)? else {
+            return Ok(None);
+        };
         // What is no UTF-8 was cut or is not ours: as good as nothing.
         let text = String::from_utf8(bytes).unwrap_or_default();
         let kept = text.split_once('\n').filter(|(first, _)| *first == signs);

@@ -187,7 +187,7 @@ impl Store {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn journal(&self) -> Result<Vec<Told>, StoreError> {
-        let read = file::read_some(&self.journal_path(), JOURNAL_MOST)?;
+        let read = file::read_some(&self.journal_path(), JOURNAL_MOST, file::Links::Refused)?;
         let bytes = read.map(|(bytes, _)| bytes).unwrap_or_default();
         Ok(folded(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())))
     }
@@ -198,8 +198,9 @@ impl Store {
         self.make_dir(&self.dir)?;
         loop {
             let mut options = OpenOptions::new();
-            let file =
-                options.append(true).create(true).mode(0o600).open(&path).map_err(io("open", &path))?;
+            options.append(true).create(true).mode(0o600);
+            let file = file::open_regular_with(&mut options, &path, file::Links::Refused)
+                .map_err(io("open", &path))?;
             file.lock().map_err(io("lock", &path))?;
             let ours = file.metadata().map_err(io("look at", &path))?;
             let there = path.metadata().ok();

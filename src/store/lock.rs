@@ -1,7 +1,7 @@
 //! One daemon at a time.
 
 use super::error::io;
-use super::{Store, StoreError};
+use super::{Store, StoreError, file};
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Store {
     /// The daemon that wrote itself into the lock file last; it may have ended since.
     #[must_use]
     pub fn daemon_pid(&self) -> Option<u32> {
-        written_pid(&mut File::open(self.daemon_lock_path()).ok()?)
+        written_pid(&mut file::open_regular(&self.daemon_lock_path(), file::Links::Refused).ok()?)
     }
 
     pub(super) fn daemon_lock_path(&self) -> PathBuf {

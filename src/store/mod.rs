@@ -35,6 +35,7 @@ mod turn;
 pub use allocation::{Allocation, By, Process};
 pub use allocations::{Loaded, Skipped, SkippedReason};
 pub use error::StoreError;
+pub use file::{Links, open_regular};
 pub use journal::{
     AmountTold, CandidateTold, Evidence, HolderTold, JOURNAL_MOST, LargestTold, ShortTold, Told, WeakerTold,
 };
@@ -107,7 +108,7 @@ impl Store {
     fn open_to_lock(&self, path: &Path) -> Result<std::fs::File, StoreError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.open(path).map_err(io("open", path))
+        file::open_regular_with(&mut options, path, Links::Refused).map_err(io("open", path))
     }
 }
 

@@ -51,7 +51,7 @@ impl Store {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn notice(&self) -> Result<Option<Notice>, StoreError> {
-        let read = file::read_some(&self.notice_path(), MOST)?;
+        let read = file::read_some(&self.notice_path(), MOST, file::Links::Refused)?;
         Ok(read.and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok()))
     }
 
@@ -69,8 +69,11 @@ mod tests {
     fn what_the_daemon_tells_is_read_back_and_nonsense_is_nothing() {
         let (_run, store) = scratch();
         assert_eq!(store.notice().unwrap(), None);
-        let notice =
-            Notice { process: Some(Process { pid: 7, start: 9 }), connected: true, ..Notice::default() };
+        let notice = Notice {
+            process: Some(Process { pid: 7, start: 9, until: None }),
+            connected: true,
+            ..Notice::default()
+        };
         store.set_notice(&notice).unwrap();
         assert_eq!(store.notice().unwrap(), Some(notice));
         // A later version says more; an earlier one said less.

@@ -40,7 +40,9 @@ impl Off {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn read(path: &Path) -> Result<Option<Self>, StoreError> {
-        let Some((bytes, file)) = file::read_some(path, MOST)? else { return Ok(None) };
+        // A link to a file elsewhere is a switch, too.
+        let read = file::read_some(path, MOST, file::Links::Followed)?;
+        let Some((bytes, file)) = read else { return Ok(None) };
         match serde_json::from_slice::<Written>(&bytes) {
             Ok(Written { since, reason, by }) => Ok(Some(Self { since: at(since), reason, by })),
             Err(_) => by_hand(path, &bytes, &file).map(Some),

@@ -153,11 +153,11 @@ pub fn tree(data: &[u8]) {
 
 /// A bundle's configuration, and edits of it: what was JSON stays JSON, and what the specification can read stays so.
 pub fn config_json(data: &[u8]) {
-    let Ok(text) = String::from_utf8(data.to_vec()) else { return };
     // Without a process there is nothing to run, and an environment alone is none.
-    let spec = serde_json::from_str::<oci_spec::runtime::Spec>(&text);
+    let spec = serde_json::from_slice::<oci_spec::runtime::Spec>(data);
     let readable = spec.is_ok_and(|spec| spec.process().is_some());
-    let Ok(mut bundle) = Bundle::parse(text, Path::new("config.json")) else { return };
+    let Ok(mut bundle) = Bundle::parse(data, Path::new("config.json")) else { return };
+    let doubtful = bundle.take_trouble().is_some();
     let party = bundle.party("id");
     decide(party.pod, party.container);
     let edit = Edit {
@@ -167,12 +167,14 @@ pub fn config_json(data: &[u8]) {
         record: Some("{}".into()),
         ..Edit::default()
     };
-    if bundle.edit(&edit).is_ok() {
-        let _: &serde_json::value::RawValue =
-            serde_json::from_str(bundle.text()).expect("an edit keeps it JSON");
+    // What is in doubt is never edited.
+    if !doubtful && bundle.edit(&edit).is_ok() {
+        let text = bundle.text();
+        let first =
+            serde_json::Deserializer::from_str(&text).into_iter::<Box<serde_json::value::RawValue>>().next();
+        first.expect("something").expect("an edit keeps it JSON");
         if readable {
-            let spec: oci_spec::runtime::Spec =
-                serde_json::from_str(bundle.text()).expect("still a configuration");
+            let spec: oci_spec::runtime::Spec = serde_json::from_str(&text).expect("still a configuration");
             let resources = spec.linux().as_ref().and_then(|linux| linux.resources().clone());
             let cpus = resources.and_then(|all| all.cpu().as_ref().and_then(|cpu| cpu.cpus().clone()));
             assert_eq!(cpus.as_deref(), Some("2-3"));

@@ -194,7 +194,7 @@ fn a_daemon_that_runs_says_how_and_one_that_ended_is_not_believed() {
     let site = busy();
     site.file("proc/99/stat", "99 (maitred) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0");
     let notice = |start| Notice {
-        process: Some(Process { pid: 99, start }),
+        process: Some(Process { pid: 99, start, until: None }),
         mode: "audit".into(),
         authority: Some("maitred".into()),
         policy: "restricted".into(),

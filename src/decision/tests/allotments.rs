@@ -24,7 +24,7 @@ fn naming_a_gpu_by_hand_is_no_way_to_it() {
     let (pod_b, _) = given(&mut node, "b", 2, &["GPU-b"]);
     // The owner has not been made yet; the kubelet's books tell whose it is all the same.
     let thief = refusal(&node.create(&pod_b, &on_gpu(whole("b", 2), "GPU-b,GPU-a")));
-    assert!(thief.contains("its environment names GPU GPU-a, which the kubelet gave to uid-a/a"), "{thief}");
+    assert!(thief.contains("it claims GPU GPU-a, which the kubelet gave to uid-a/a"), "{thief}");
     let greedy = refusal(&node.create(&pod_b, &on_gpu(whole("b", 2), "GPU-b,GPU-d")));
     assert!(greedy.contains("GPU-d, which the kubelet did not give it"), "{greedy}");
     node.step(allotted(&pod("none"), &[("none", "cpu", &[])]));

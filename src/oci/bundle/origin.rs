@@ -18,7 +18,7 @@ impl Bundle {
         }
         match undo::origin(&self.document, &self.outline) {
             Ok(Some(origin)) => {
-                self.outline = Outline::parse(origin.text(), &self.path)?;
+                self.outline = Outline::read(origin.text(), &self.path)?.0;
                 self.origin = Some(origin);
             }
             Ok(None) => {}
@@ -32,11 +32,12 @@ impl Bundle {
         Names::of("", &self.outline).in_kubernetes()
     }
 
-    /// The text of before our own edits, an earlier run's among them.
-    pub fn take_back(&mut self) {
+    /// The text of before our own edits, an earlier run's among them. Tells whether there are any.
+    pub fn take_back(&mut self) -> bool {
         if let Some(origin) = &self.origin {
             self.document = origin.clone();
         }
+        self.origin.is_some()
     }
 
     /// Carries a change out on the text, or nothing of it; a container that shares gets `hook` as well.

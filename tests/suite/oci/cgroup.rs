@@ -166,6 +166,54 @@ fn a_cgroup_with_life_in_it_holds_what_its_wrapper_took() {
     assert!(node.create("c2").status.success(), "an empty cgroup holds nothing");
 }
 
+/// A runtime that makes no cgroup leaves the container in the one of its caller, and of everybody there.
+#[test]
+fn a_cgroup_of_others_is_not_written() {
+    let Some(made) = Made::new("others") else { return };
+    let node = node();
+    let hook = |name: &str, config: &str| {
+        let bundle = node.bundle(name, config);
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ >\"$PROCS\"; printf %s \"$STATE\" | \"$@\"", "runtime"]);
+        command.arg(assert_cmd::cargo::cargo_bin("maitred")).args(["hook", "createRuntime"]);
+        command.args(node.hook_places()).env("PROCS", made.dir.join("cgroup.procs"));
+        command.env("STATE", made.state(name, &bundle)).output().unwrap()
+    };
+    let output = hook("whole", &whole(1));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the cgroup of the hook itself"), "{}", stderr(&output));
+    assert!(hook("shared", SHARED).status.success());
+    assert_eq!((made.cpus().as_str(), node.allocations().len()), ("0-1", 0));
+    // Its own, by its name: the hook is in it as well.
+    let path = format!("/{}", made.dir.file_name().unwrap().display());
+    let own = whole(1).replace("\"linux\":{", &format!("\"linux\":{{\"cgroupsPath\":\"{path}\","));
+    let output = hook("own", &own);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(made.cpus(), "1");
+}
+
+/// Without a `cgroupsPath` it is called after the id, from where the runtime is or from the root.
+#[test]
+fn a_cgroup_that_somebody_lives_in_is_not_taken_for_a_new_containers() {
+    let (Some(foreign), Some(home)) = (Made::new("foreign"), Made::new("home")) else { return };
+    let node = node();
+    let name = |made: &Made| made.dir.file_name().unwrap().to_str().unwrap().to_owned();
+    let id = name(&foreign);
+    let bundle = node.bundle("c1", &whole(1)).display().to_string();
+    let wrapper = node.wrapper(&["create", "--bundle", &bundle, &id]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ >\"$PROCS\"; exec \"$@\"", "home"]).arg(wrapper.get_program());
+    command.args(wrapper.get_args()).env("PROCS", home.dir.join("cgroup.procs"));
+    command.envs(wrapper.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let kept: serde_json::Value =
+        serde_json::from_str(&node.read(&format!("store/allocations/{}", node.allocations()[0]))).unwrap();
+    assert_eq!(kept["cgroups"], json!([format!("/{}/{id}", name(&home))]));
+    node.bundle("c2", &whole(1));
+    assert!(node.create("c2").status.success(), "who lives there does not hold its CPU");
+}
+
 #[test]
 fn gpus_by_annotation_come_too_late() {
     let Some(made) = Made::new("late") else { return };

@@ -44,11 +44,78 @@ fn precreate_lets_through_what_is_off_byte_for_byte() {
 }
 
 #[test]
+fn off_comes_before_everything() {
+    let node = Node::new("");
+    node.switch("off");
+    for input in ["{", "", "{}", "not \u{e9} JSON"] {
+        let output = node.hook("precreate", input);
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), input.as_bytes()));
+    }
+}
+
+/// podman hands no `cgroupsPath` for a container without cgroups, which nothing can be written into.
+#[test]
+fn without_a_cgroup_only_who_counts_on_it_is_refused() {
+    let node = Node::new("");
+    let output = node.hook("precreate", &whole(2));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("/linux/cgroupsPath is missing"), "{}", stderr(&output));
+    let small = r#"{"linux":{"resources":{"cpu":{"shares":2}}}}"#;
+    let output = node.hook("precreate", small);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), small.as_bytes()));
+    assert!(node.read("hook.jsonl").contains("let through"));
+}
+
+#[test]
+fn a_split_cgroup_belongs_to_the_same_container() {
+    let node = Node::new("");
+    let split = podman(2).replace("machine.slice:libpod:", "/user.slice/libpod-payload-");
+    assert!(node.hook("precreate", &split).status.success());
+    assert_eq!(node.verdicts()[0]["span"]["container_id"], "0123456789abcdef");
+}
+
+/// The caller of a `precreate` hook may be a service that lives for ever.
+#[test]
+fn a_caller_holds_for_a_while_only() {
+    let node = Node::new("");
+    assert!(node.hook("precreate", &podman(2)).status.success());
+    let file = node.path("store/allocations/0123456789abcdef.0123456789ab.json");
+    let kept = std::fs::read_to_string(&file).unwrap();
+    let (before, until) = kept.split_once("\"until\":").unwrap();
+    let until = until.trim_start_matches(|c: char| c.is_ascii_digit());
+    let another = podman(2).replace("0123456789abcdef", "another");
+    assert!(node.hook("precreate", &another).status.success());
+    assert_eq!(node.allocations().len(), 2, "it may yet come");
+    std::fs::write(&file, format!("{before}\"until\":1{until}")).unwrap();
+    let third = podman(2).replace("0123456789abcdef", "third");
+    assert!(node.hook("precreate", &third).status.success());
+    assert_eq!(node.allocations(), ["another.another.json", "third.third.json"]);
+}
+
+/// What another manager's container is exempt by counts for nothing when podman's user writes it.
+#[test]
+fn annotations_of_podmans_users_exempt_nobody() {
+    let forged = |annotation: &str| {
+        podman(4).replace("\"io.container.manager\"", &format!("{annotation},\"io.container.manager\""))
+    };
+    for annotation in [
+        r#""io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-id":"0123456789abcdef""#,
+        r#""io.kubernetes.cri-o.ContainerType":"sandbox","io.kubernetes.cri-o.SandboxID":"0123456789abcdef""#,
+        r#""io.kubernetes.cri-o.ContainerType":"container","io.kubernetes.cri-o.Namespace":"kube-system""#,
+        r#""io.kubernetes.cri.container-type":"container","io.kubernetes.cri.sandbox-namespace":"kube-system""#,
+        r#""kubernetes.io/config.source":"file""#,
+    ] {
+        let output = Node::new("").hook("precreate", &forged(annotation));
+        assert_eq!(output.status.code(), Some(1), "{annotation}");
+        assert!(stderr(&output).contains("TopologyAffinityError"), "{annotation}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn what_is_no_state_and_no_configuration_is_2_with_what_was_expected() {
     let node = Node::new("");
     for (stage, input, expected) in [
-        ("precreate", "{", "the configuration on standard input: the document is no JSON"),
-        ("precreate", "{}", "/linux/cgroupsPath is missing"),
+        ("precreate", "{", "the configuration on standard input: it is no JSON"),
         ("createRuntime", "", "state on standard input cannot be read"),
         ("prestart", r#"{"id":"c1"}"#, "has no pid"),
         ("createRuntime", r#"{"pid":1}"#, "has no id"),

@@ -5,6 +5,7 @@ mod cgroup;
 mod gpus;
 mod hook;
 mod race;
+mod reading;
 mod settle;
 mod together;
 mod wrapper;

@@ -107,7 +107,8 @@ fn other_verbs_go_through_at_once_whatever_is_wrong() {
 #[test]
 fn a_sandbox_and_a_node_that_is_off_are_passed_through() {
     let node = Node::new("");
-    let sandbox = r#"{"annotations":{"io.kubernetes.cri.container-type":"sandbox"},"linux":{}}"#;
+    let sandbox = r#"{"annotations":{"io.kubernetes.cri.container-type":"sandbox",
+        "io.kubernetes.cri.sandbox-id":"pause"},"linux":{}}"#;
     node.bundle("pause", sandbox);
     assert!(node.create("pause").status.success());
     assert_eq!(node.read("pause/config.json"), sandbox);
@@ -134,16 +135,99 @@ fn audit_says_all_and_changes_nothing() {
 }
 
 #[test]
-fn a_bad_bundle_is_named_and_a_missing_one_is_the_runtimes_to_name() {
+fn maitred_in_front_of_itself_is_an_error() {
     let node = Node::new("");
-    node.bundle("c1", r#"{"linux":{"resources":{"cpu":{"quota":"much"}}}}"#);
-    let output = node.create("c1");
+    let link = node.path("maitred-runtime");
+    std::os::unix::fs::symlink(assert_cmd::cargo::cargo_bin("maitred"), &link).unwrap();
+    fs::write(node.path("config.toml"), format!("version = 1\n[runtime]\npath = {link:?}\n")).unwrap();
+    for arguments in [&["state", "c1"] as &[&str], &["create", "c1"]] {
+        let output = node.wrapper(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("which is maitred itself"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn nothing_that_could_be_waited_for_is_opened() {
+    let fifo = |path| nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let node = Node::new("");
+    node.bundle("c1", &whole(2));
+    fifo(node.path("fifo"));
+    for (variable, said) in [
+        ("MAITRED_CONFIG", "fifo: it is no regular file"),
+        ("MAITRED_HOOK_LOG", ""),
+        ("MAITRED_STORE", "is not a directory"),
+    ] {
+        let bundle = node.path("c1").display().to_string();
+        let mut command = node.wrapper(&["create", "--bundle", &bundle, "c1"]);
+        let output = command.env(variable, node.path("fifo")).output().unwrap();
+        assert_eq!(output.status.success(), said.is_empty(), "{variable}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{variable}: {}", stderr(&output));
+    }
+    for name in ["off", "machine.cache", "verdicts", "lock"] {
+        let node = Node::new("");
+        node.bundle("c1", &whole(2));
+        fs::DirBuilder::new().create(node.path("store")).unwrap();
+        fs::set_permissions(node.path("store"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        fifo(node.path("store").join(name));
+        // Only without its lock nothing can be decided.
+        assert_eq!(node.create("c1").status.success(), name != "lock", "{name}");
+    }
+}
+
+#[test]
+fn an_annotation_that_is_not_followed_is_told() {
+    let node = Node::new("");
+    node.bundle(
+        "c1",
+        &whole(1).replace("\"linux\"", "\"annotations\":{\"gpus.maitred.io/container.x\":\"1\"},\"linux\""),
+    );
+    assert!(node.create("c1").status.success());
+    assert!(node.read("hook.jsonl").contains("the annotation is not followed: it is for a container"));
+}
+
+/// Each bundle would have a store of its own.
+#[test]
+fn a_relative_store_is_an_error() {
+    let node = Node::new("");
+    let bundle = node.bundle("c1", &whole(2));
+    let mut command = node.wrapper(&["create", "c1"]);
+    let output = command.env("MAITRED_STORE", "store").current_dir(&bundle).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let expected = "c1/config.json: /linux/resources/cpu/quota is \"much\": invalid type";
-    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
-    let output =
-        node.wrapper(&["create", "--bundle", "/nowhere", "c2"]).env("RUNTIME", "exit 7").output().unwrap();
-    assert_eq!(output.status.code(), Some(7));
+    assert!(stderr(&output).contains("the store store is a relative path"), "{}", stderr(&output));
+    assert!(!bundle.join("store").exists());
+}
+
+#[test]
+fn an_id_of_any_length_is_seated() {
+    let node = Node::new("");
+    let bundle = node.bundle("long", &whole(2)).display().to_string();
+    let id = "c".repeat(250);
+    let output = node.wrapper(&["create", "--bundle", &bundle, &id]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(node.config_of("long")["linux"]["resources"]["cpu"]["cpus"], "1,5");
+}
+
+/// What is no cgroup can have nobody in it: it must not hold CPUs for ever, nor be promised any.
+#[test]
+fn a_cgroup_that_cannot_be_holds_nothing() {
+    let node = Node::new("");
+    let with =
+        |path: &str| whole(1).replace("\"linux\":{", &format!("\"linux\":{{\"cgroupsPath\":\"{path}\","));
+    for round in 0..2 {
+        for (number, path) in ["/a/../b", "a:b", "../../x", "a/b"].iter().enumerate() {
+            let name = format!("c{round}-{number}");
+            node.bundle(&name, &with(path));
+            let output = node.create(&name);
+            assert!(output.status.success(), "{path}: {}", stderr(&output));
+            assert_eq!(node.allocations().len(), 1, "the one before has ended");
+        }
+    }
+    node.bundle("bad", &with("no:such:slice"));
+    let bundle = node.path("bad").display().to_string();
+    let output = node.wrapper(&["--systemd-cgroup", "create", "--bundle", &bundle, "bad"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("\"no:such:slice\" names no cgroup"), "{}", stderr(&output));
 }
 
 /// Only who counts on being pinned is kept from starting when nothing can be decided.
