@@ -245,7 +245,7 @@ mod tests {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             first.change(&change(&everything(&args)), hook).unwrap();
             assert!(first.text().contains("hook") && first.text().contains(LAUNCHER), "{}", first.text());
-            let mut again = bundle(first.text());
+            let mut again = bundle(&first.text());
             assert_eq!(again.party("c").container, bundle(text).party("c").container);
             again.change(&change(&everything(&args)), hook).unwrap();
             assert_eq!(again.text(), first.text());
@@ -263,7 +263,7 @@ mod tests {
         let theirs = theirs.replacen("\\\"7\\\"", "\\\"1,5\\\"", 1);
         let mut again = bundle(&theirs);
         again.take_back();
-        let seen: serde_json::Value = serde_json::from_str(again.text()).unwrap();
+        let seen: serde_json::Value = serde_json::from_str(&again.text()).unwrap();
         assert_eq!(seen["linux"]["resources"]["cpu"], serde_json::json!({ "quota": 1, "cpus": "7" }));
         assert_eq!(seen["process"]["env"][0], "NVIDIA_VISIBLE_DEVICES=GPU-b");
     }
