@@ -1,7 +1,7 @@
 //! Which machine a verb is about.
 
-use super::output::{self, Drawn};
-use super::{CliError, Exit, input, plan, topology};
+use super::output::{self, Drawn, Paint};
+use super::{CliError, Exit, input, topology};
 use crate::config::Config;
 use crate::discover::{self, Options, Root, snapshot};
 use crate::model::Topology;
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let config = Config::load(args.config.as_deref())?;
     let machine = args.machine.read(&config.gpu.driver_root)?;
     output::print(&match args.output {
-        Drawn::Text => topology::render(&machine, plan::style()),
+        Drawn::Text => topology::render(&machine, Paint::of_stdout()),
         Drawn::Json => snapshot::to_json(&machine),
         Drawn::Svg => topology::picture(&machine),
     })
