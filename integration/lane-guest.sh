@@ -57,7 +57,8 @@ if [ "${MAITRED_ACCEL:-tcg}" != kvm ]; then
     mhz=$(sed -n 's/^cpu MHz[^:]*: \([0-9]*\).*/\1/p' /proc/cpuinfo | head -1)
     [ -z "$mhz" ] || parameters+=" tsc_early_khz=${mhz}000"
 fi
-options=$(IFS=,; echo "$*")
+# Each option in hexadecimal digits: a word of the kernel's command line ends at a blank, and cannot be quoted.
+options=$(for word in "$@"; do printf %s "$word" | od -An -v -tx1 | tr -d ' \n'; printf ,; done)
 # shellcheck disable=SC2054  # again
 machine+=(-kernel "$guest/vmlinuz" -initrd "$guest/initramfs"
     -append "$parameters lane=$options"

@@ -9,6 +9,7 @@ mod bench;
 mod cdi;
 mod cgroup;
 mod classes;
+mod containerd;
 mod cri;
 mod demo;
 mod expect;

@@ -3,12 +3,13 @@
 use crate::allotted::{self, Book, Files};
 use crate::cgroup;
 use crate::classes;
+use crate::containerd;
 use crate::cri::Cri;
 use crate::kubelet;
 use crate::machine::Machine;
 use crate::observe::{self, Opened, Seen};
 use crate::options::{Lane, Options};
-use crate::pod::{Container, IMAGES, Pod, SANDBOX_IMAGE};
+use crate::pod::{Container, IMAGES, Pod};
 use crate::podresources::{Manner, Server};
 use crate::service::Service;
 use crate::settings::Settings;
@@ -22,10 +23,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
-const NRI_SOCKET: &str = "/var/run/nri/nri.sock";
+pub const NRI_SOCKET: &str = "/var/run/nri/nri.sock";
 const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
 pub const MAITRED_CONFIG: &str = "/etc/maitred/config.toml";
-const PLUGINS: &str = "/opt/nri/plugins";
+pub const PLUGINS: &str = "/opt/nri/plugins";
 const MAITRED_RUN: &str = "/run/maitred";
 /// ContainerState of CRI.
 const CONTAINER_EXITED: i32 = 2;
@@ -91,7 +92,7 @@ impl Node {
 
     pub fn start_containerd(&mut self) -> Result<()> {
         fs::create_dir_all("/etc/containerd")?;
-        fs::write(CONTAINERD_CONFIG, containerd_config(self.lane))?;
+        fs::write(CONTAINERD_CONFIG, containerd::config(self.lane))?;
         classes::install(self.with_maitred.then(|| self.payload.join("maitred")).as_deref())?;
         self.containerd.start(Command::new("containerd").args(["--config", CONTAINERD_CONFIG]))?;
         let (cri, containerd) = (&self.cri, &mut self.containerd);
@@ -159,12 +160,25 @@ impl Node {
     pub fn launch_maitred(&mut self, settings: &Settings) -> Result<()> {
         self.write_maitred_config(settings)?;
         self.running = Some(settings.clone());
+        self.launch(settings.fault)
+    }
+
+    /// `start_maitred` with a configuration of the scenario's own.
+    pub fn start_maitred_by(&mut self, config: &str) -> Result<()> {
+        let mark = self.containerd.mark();
+        fs::create_dir_all("/etc/maitred")?;
+        fs::write(MAITRED_CONFIG, config)?;
+        self.launch(None)?;
+        self.wait_registered(mark)
+    }
+
+    fn launch(&mut self, fault: Option<&str>) -> Result<()> {
         if !self.with_maitred {
             return Ok(());
         }
         let mut command = Command::new(self.payload.join("maitred"));
         command.args(["nri", "--config", MAITRED_CONFIG]);
-        if let Some(fault) = &settings.fault {
+        if let Some(fault) = fault {
             command.env("MAITRED_FAULT", fault);
         }
         self.maitred.start(&mut command)
@@ -378,40 +392,4 @@ impl Node {
         self.containerd.kill()?;
         cleaned
     }
-}
-
-/// Stock settings but for what a chroot or an emulated guest cannot do, and the hugetlb controller.
-fn containerd_config(lane: Lane) -> String {
-    // Natively the real default (2 s) stands, because the timeout itself is a subject there.
-    let request_timeout = match lane {
-        Lane::Native => "2s",
-        Lane::Guest => "60s",
-    };
-    format!(
-        r#"version = 3
-root = "/var/lib/containerd"
-state = "/run/containerd"
-[grpc]
-  address = "{CONTAINERD_SOCKET}"
-[plugins."io.containerd.cri.v1.images"]
-  snapshotter = "overlayfs"
-  [plugins."io.containerd.cri.v1.images".pinned_images]
-    sandbox = "{SANDBOX_IMAGE}"
-[plugins."io.containerd.cri.v1.runtime"]
-  disable_apparmor = true
-  disable_hugetlb_controller = false
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-      SystemdCgroup = false
-[plugins."io.containerd.nri.v1.nri"]
-  disable = false
-  plugin_path = "{PLUGINS}"
-  socket_path = "{NRI_SOCKET}"
-  plugin_registration_timeout = "60s"
-  plugin_request_timeout = "{request_timeout}"
-{classes}"#,
-        classes = classes::containerd_config()
-    )
 }

@@ -558,11 +558,11 @@ _maitred() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "text json svg" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "text json svg" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -573,7 +573,7 @@ _maitred() {
             return 0
             ;;
         maitred__subcmd__topology)
-            opts="-o -h --topology --sysroot --config --output --help"
+            opts="-o -h --topology --sysroot --config --output --ask-driver --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -597,6 +597,10 @@ _maitred() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -W "text json svg" -- "${cur}"))
+                    return 0
+                    ;;
+                --ask-driver)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

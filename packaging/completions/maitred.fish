@@ -58,6 +58,7 @@ complete -c maitred -n "__fish_maitred_using_subcommand topology" -l config -d '
 complete -c maitred -n "__fish_maitred_using_subcommand topology" -s o -l output -d 'What to print' -r -f -a "text\t'Tables for people'
 json\t'JSON, for programs'
 svg\t'A picture, for browsers and documents'"
+complete -c maitred -n "__fish_maitred_using_subcommand topology" -l ask-driver -d 'Ask NVIDIA\'s library below DIR, print nothing, and end: other verbs see by that whether its driver answers' -r -F
 complete -c maitred -n "__fish_maitred_using_subcommand topology" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c maitred -n "__fish_maitred_using_subcommand plan" -l topology -d 'A machine as `maitred topology -o json` prints it; - is standard input' -r -F
 complete -c maitred -n "__fish_maitred_using_subcommand plan" -l sysroot -d 'Read the machine from DIR/sys and DIR/proc [default: this machine]' -r -F
@@ -73,7 +74,8 @@ complete -c maitred -n "__fish_maitred_using_subcommand status" -l config -d 'Th
 complete -c maitred -n "__fish_maitred_using_subcommand status" -l sysroot -d 'Read the machine from DIR/sys, DIR/proc and DIR/run/maitred' -r -F
 complete -c maitred -n "__fish_maitred_using_subcommand status" -l store -d 'Where allocations are kept [default: run/maitred below the sysroot]' -r -F
 complete -c maitred -n "__fish_maitred_using_subcommand status" -s o -l output -d 'What to print' -r -f -a "text\t'Tables for people'
-json\t'JSON, for programs'"
+json\t'JSON, for programs'
+svg\t'A picture, for browsers and documents'"
 complete -c maitred -n "__fish_maitred_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c maitred -n "__fish_maitred_using_subcommand explain" -l log -d 'Read the verdicts from a log (JSON lines) in place of the journal; - is standard input' -r -F
 complete -c maitred -n "__fish_maitred_using_subcommand explain" -l config -d 'The configuration [default: /etc/maitred/config.toml, if there]' -r -F

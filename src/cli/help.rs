@@ -145,6 +145,8 @@ Files:
       Where the machine is read from, with NVML for the GPUs
 
 Environment:
+  MAITRED_NVML_SECONDS
+      How long NVIDIA's driver may take to answer [default: 30]; GPUs are read without it then
   NO_COLOR
       No colours on a terminal where it is set to anything
 
@@ -178,6 +180,8 @@ Files:
       The configuration
 
 Environment:
+  MAITRED_NVML_SECONDS
+      How long NVIDIA's driver may take to answer [default: 30]; GPUs are read without it then
   NO_COLOR
       No colours on a terminal where it is set to anything
 
@@ -199,6 +203,8 @@ Examples:
       Node by node who holds what, and the largest pod that would fit now
   maitred status -o json | jq '.nodes[] | {id, free}'
       What is free, for a program
+  maitred status -o svg > node.svg
+      A picture of who sits where
 
 Files:
   /etc/maitred/config.toml
@@ -207,6 +213,8 @@ Files:
       Who holds what
 
 Environment:
+  MAITRED_NVML_SECONDS
+      How long NVIDIA's driver may take to answer [default: 30]; GPUs are read without it then
   NO_COLOR
       No colours on a terminal where it is set to anything
 
@@ -227,13 +235,19 @@ Examples:
   maitred explain inference/vllm-0/server
       One container of it
   journalctl -u maitred -o cat | maitred explain vllm-0 --log -
-      What the log says, where the journal of verdicts is gone
+      What the log says, where the journal of verdicts is gone; who held what was short is in it too
 
 Files:
   /run/maitred/verdicts
       The journal of verdicts, which a reboot empties
   /run/maitred/allocations
       What containers hold now
+
+Environment:
+  MAITRED_NVML_SECONDS
+      How long NVIDIA's driver may take to answer [default: 30]; GPUs are read without it then
+  NO_COLOR
+      No colours on a terminal where it is set to anything
 
 Exit status:
   0
@@ -259,6 +273,12 @@ Examples:
 Files:
   /run/maitred/allocations
       The placements
+  /run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/config.json, and where RKE2, k3s and CRI-O keep it
+      What containers ask for that nobody placed
+
+Environment:
+  MAITRED_NVML_SECONDS
+      How long NVIDIA's driver may take to answer [default: 30]; GPUs are read without it then
 
 Exit status:
   0
@@ -282,6 +302,8 @@ Examples:
       Of what was gathered of another node, for a program
 
 Environment:
+  MAITRED_NVML_SECONDS
+      How long NVIDIA's driver may take to answer [default: 30]; GPUs are read without it then
   NO_COLOR
       No colours on a terminal where it is set to anything
 

@@ -1,9 +1,9 @@
 //! Which machine a verb is about.
 
-use super::output::{self, Drawn};
-use super::{CliError, Exit, input, plan, topology};
+use super::output::{self, Drawn, Paint};
+use super::{CliError, Exit, driver, input, topology};
 use crate::config::Config;
-use crate::discover::{self, Options, Root, snapshot};
+use crate::discover::{self, Root, snapshot};
 use crate::model::Topology;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ impl Source {
             return snapshot::from_json(&text)
                 .map_err(|source| CliError::Snapshot { path: name.into(), source });
         }
-        let read = |root: Root| discover::topology(&root, &Options::for_root(&root, Some(driver_root)));
+        let read = |root: Root| discover::topology(&root, &driver::options_or_note(&root, driver_root));
         match &self.sysroot {
             Some(dir) => Root::open(dir).and_then(read).map_err(CliError::Sysroot),
             None => read(Root::host()).map_err(CliError::Discover),
@@ -64,6 +64,9 @@ pub struct Args {
     /// What to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Drawn,
+    /// Ask NVIDIA's library below DIR, print nothing, and end: other verbs see by that whether its driver answers
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub ask_driver: Option<PathBuf>,
 }
 
 /// `maitred topology`: prints the machine.
@@ -71,10 +74,14 @@ pub struct Args {
 /// # Errors
 /// The configuration or the machine cannot be read.
 pub fn run(args: &Args) -> Result<Exit, CliError> {
+    if let Some(root) = &args.ask_driver {
+        discover::ask_driver(root);
+        return Ok(Exit::Fine);
+    }
     let config = Config::load(args.config.as_deref())?;
     let machine = args.machine.read(&config.gpu.driver_root)?;
     output::print(&match args.output {
-        Drawn::Text => topology::render(&machine, plan::style()),
+        Drawn::Text => topology::render(&machine, Paint::of_stdout()),
         Drawn::Json => snapshot::to_json(&machine),
         Drawn::Svg => topology::picture(&machine),
     })

@@ -2,6 +2,7 @@
 
 mod devices;
 pub mod doctor;
+mod driver;
 mod error;
 pub mod explain;
 mod help;

@@ -1,14 +1,14 @@
 //! This node as `status`, `explain` and `verify` find it: the daemon, the shared store, the cgroups, and the
 //! reducer's state as whoever decides next would have it.
 
-use super::CliError;
 use super::names::Names;
+use super::{CliError, driver};
 use crate::config::Config;
 use crate::decision::{Event, Known, Settings, State, step};
-use crate::discover::{self, Options, Root};
+use crate::discover::{self, Root};
 use crate::host::{self, Cgroups, FoundContainer};
 use crate::model::ContainerKey;
-use crate::oci::{self, Books, Bundle, Entries, free_pages};
+use crate::oci::{self, Books, Bundle, Entries, Party, free_pages};
 use crate::store::{Allocation, DEFAULT_DIR, Notice, Off, Store, Told};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Node {
     pub fn read(place: &Place) -> Result<Self, CliError> {
         let config = Config::load(place.config.as_deref())?;
         let root = place.root()?;
-        let topology = discover::topology(&root, &Options::for_root(&root, Some(&config.gpu.driver_root)));
+        let topology = discover::topology(&root, &driver::options_or_note(&root, &config.gpu.driver_root));
         let topology = Arc::new(topology.map_err(CliError::Discover)?);
         let machine = |source| CliError::Machine { origin: place.sysroot.display().to_string(), source };
         let state = State::new(topology, &config.reserve(), &config.gpu.annotation_pool).map_err(machine)?;
@@ -168,9 +168,14 @@ impl Node {
 
     /// By the configuration that the runtime keeps while a container lives; `None` where there is none to be read.
     fn is_sandbox(&self, id: &str) -> Option<bool> {
+        Some(self.party(id)?.is_sandbox)
+    }
+
+    /// A container as the runtime's own configuration of it says; `None` where there is none to be read.
+    pub fn party(&self, id: &str) -> Option<Party> {
         let paths = BUNDLES.map(|[before, after]| self.sysroot.join(format!("{before}/{id}/{after}")));
         let bundle = paths.iter().find_map(|path| Bundle::read(path).ok())?;
-        Some(bundle.party(id).is_sandbox)
+        Some(bundle.party(id))
     }
 
     /// Whether two spellings name the same cgroup.

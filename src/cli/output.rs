@@ -2,7 +2,7 @@
 
 use super::{CliError, Exit};
 use anstream::ColorChoice;
-use anstyle::Style;
+use anstyle::{AnsiColor, Style};
 use std::io::{ErrorKind, Write};
 
 /// What to print.
@@ -32,12 +32,20 @@ pub(super) fn count(number: usize, noun: &str) -> String {
 
 /// Puts colours on words, where whoever reads takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Paint {
+pub struct Paint {
     coloured: bool,
 }
 
 impl Paint {
-    /// For standard output: a terminal takes colours unless `NO_COLOR` is set, a pipe or a file does not.
+    /// Words as they are.
+    pub const PLAIN: Self = Self { coloured: false };
+
+    /// For a reader who takes colours in any case.
+    #[cfg(test)]
+    pub const COLOURED: Self = Self { coloured: true };
+
+    /// For standard output: a terminal takes colours unless `NO_COLOR` is set or `TERM` is `dumb`; a pipe or a file
+    /// does not, unless `CLICOLOR_FORCE` is.
     pub fn of_stdout() -> Self {
         Self { coloured: anstream::AutoStream::choice(&std::io::stdout()) != ColorChoice::Never }
     }
@@ -48,6 +56,26 @@ impl Paint {
             true => format!("{style}{text}{style:#}"),
             false => text.to_owned(),
         }
+    }
+
+    /// A heading.
+    pub fn bold(self, text: &str) -> String {
+        self.paint(Style::new().bold(), text)
+    }
+
+    /// Bad news.
+    pub fn red(self, text: &str) -> String {
+        self.paint(AnsiColor::Red.on_default().bold(), text)
+    }
+
+    /// What nobody knows.
+    pub fn yellow(self, text: &str) -> String {
+        self.paint(AnsiColor::Yellow.on_default(), text)
+    }
+
+    /// What is beside the point.
+    pub fn dim(self, text: &str) -> String {
+        self.paint(Style::new().dimmed(), text)
     }
 }
 
@@ -73,7 +101,7 @@ mod tests {
     #[test]
     fn only_who_takes_colours_gets_them() {
         let bold = Style::new().bold();
-        assert_eq!(Paint { coloured: true }.paint(bold, "error"), "\u{1b}[1merror\u{1b}[0m");
-        assert_eq!(Paint { coloured: false }.paint(bold, "error"), "error");
+        assert_eq!(Paint::COLOURED.paint(bold, "error"), "\u{1b}[1merror\u{1b}[0m");
+        assert_eq!(Paint::PLAIN.paint(bold, "error"), "error");
     }
 }

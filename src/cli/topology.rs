@@ -1,8 +1,7 @@
 //! `maitred topology`: the machine, for people.
 
-use super::output::count;
+use super::output::{Paint, count};
 use super::picture::{self, Picture};
-use super::plan::table::Style;
 use crate::model::{
     Bytes, CpuSet, Gpu, HugepagePool, HugepageSize, Nic, NodeId, NodeKind, NumaNode, Topology,
 };
@@ -14,15 +13,15 @@ use std::fmt::Display;
 /// Unknown is printed as `?`, nothing as `-`: a GPU on node `?` is not one on node 0.
 #[must_use]
 pub fn render_text(topology: &Topology) -> String {
-    render(topology, Style { colours: false })
+    render(topology, Paint::PLAIN)
 }
 
 /// The same, with headings in bold and what is unknown in yellow where that can be seen.
-pub(super) fn render(topology: &Topology, style: Style) -> String {
+pub(super) fn render(topology: &Topology, paint: Paint) -> String {
     let tables =
         [summary(topology), nodes(topology), distances(topology), gpus(&topology.gpus), nics(&topology.nics)];
     let parts: Vec<String> =
-        tables.iter().filter(|table| !table.rows.is_empty()).map(|table| table.text(style)).collect();
+        tables.iter().filter(|table| !table.rows.is_empty()).map(|table| table.text(paint)).collect();
     parts.join("\n")
 }
 
@@ -233,7 +232,7 @@ impl Table {
     }
 
     /// Headings are in capitals.
-    fn text(&self, style: Style) -> String {
+    fn text(&self, paint: Paint) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(|column| self.width(column)).collect();
         let mut text = String::new();
@@ -244,14 +243,14 @@ impl Table {
                     Left => format!("{cell:<width$}"),
                     Right => format!("{cell:>width$}"),
                 };
-                if cell.trim() == "?" { style.yellow(&cell) } else { cell }
+                if cell.trim() == "?" { paint.yellow(&cell) } else { cell }
             });
             let line = cells.collect::<Vec<_>>().join("  ");
             let line = line.trim_end();
             let heading = ["NODE", "DISTANCE", "GPU", "NIC"]
                 .iter()
                 .any(|word| row.first().is_some_and(|cell| cell == word));
-            text.push_str(&if heading { style.bold(line) } else { line.to_owned() });
+            text.push_str(&if heading { paint.bold(line) } else { line.to_owned() });
             text.push('\n');
         }
         text
@@ -268,7 +267,7 @@ mod tests {
         let text = std::fs::read_to_string("packaging/examples/h100-server.json").unwrap();
         let mut machine = snapshot::from_json(&text).unwrap();
         machine.gpus[0].minor = None;
-        let coloured = render(&machine, Style { colours: true });
+        let coloured = render(&machine, Paint::COLOURED);
         assert!(coloured.contains("\x1b[1mNODE ") && coloured.contains("\x1b[33m    ?\x1b[0m"), "{coloured}");
         let plain =
             ["\x1b[1m", "\x1b[33m", "\x1b[0m"].iter().fold(coloured, |text, code| text.replace(code, ""));

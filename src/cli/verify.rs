@@ -1,5 +1,6 @@
 //! `maitred verify`: running containers against their placement, and what else is where it should not be.
 
+mod asked;
 mod beside;
 mod devices;
 mod json;
@@ -10,8 +11,9 @@ use super::output::{self, Format};
 use super::{CliError, Exit};
 use crate::decision::{self, Drift, Seen};
 use crate::host::{Cgroups, HostError};
-use crate::ledger::{Record, RecordError};
+use crate::ledger::Record;
 use crate::model::ContainerKey;
+use crate::oci;
 use crate::store::Store;
 use beside::Beside;
 use std::path::Path;
@@ -22,7 +24,8 @@ use std::path::Path;
 /// use, its memory policy, and the nodes on which its memory and its huge pages lie; and whether its GPUs and NICs are
 /// on the nodes of its memory. Then what is beside: containers and host processes that may run on CPUs which are
 /// somebody's alone, and containers that nobody placed, with what would become of them if they were created today.
-/// What those ask for is read from their cgroups and their environment; annotations are not seen there. Needs root.
+/// What those ask for is read from the runtime's config.json, where it keeps that, else from their cgroups and their
+/// environment. Needs root.
 ///
 /// Exit status 1 where a container is not as it was placed, or another may run on its CPUs.
 #[derive(Debug, clap::Args)]
@@ -124,26 +127,16 @@ type Placed = (Record, Vec<String>);
 
 fn records(dir: &Path) -> Result<Vec<Placed>, CliError> {
     let Some(store) = Store::look(dir)? else { return Ok(Vec::new()) };
-    let loaded = store.load()?;
-    loaded.skipped.iter().for_each(|skipped| output::note(&skipped.to_string()));
-    let mut records = Vec::new();
-    for (key, json) in loaded.records {
-        match placed(&json) {
-            Ok(placed) => records.push(placed),
-            Err(error) => output::note(&format!("the allocation of {key} cannot be read: {error}")),
+    let (allocations, skipped) = store.allocations()?;
+    skipped.iter().for_each(|skipped| output::note(&skipped.to_string()));
+    let mut placed = Vec::new();
+    for allocation in allocations {
+        match oci::record(&allocation) {
+            Ok(record) => placed.push((record, allocation.cgroups)),
+            Err(error) => output::note(&error.to_string()),
         }
     }
-    Ok(records)
-}
-
-/// An allocation is a record, or has one beside what its writer notes of the container.
-fn placed(json: &str) -> Result<Placed, RecordError> {
-    // What is no JSON is no record either, and says so itself.
-    let value: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
-    let Some(record) = value.get("record") else { return Ok((Record::parse(json)?, Vec::new())) };
-    let cgroups = value.get("cgroups").and_then(serde_json::Value::as_array);
-    let cgroups = cgroups.into_iter().flatten().filter_map(|path| path.as_str().map(str::to_owned));
-    Ok((Record::parse(&record.to_string())?, cgroups.collect()))
+    Ok(placed)
 }
 
 fn chosen(records: Vec<Placed>, ids: &[String]) -> Result<Vec<Placed>, CliError> {

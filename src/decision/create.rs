@@ -8,7 +8,7 @@ use super::step::{key, refused, verdict};
 use super::understand::{self, Moment};
 use super::words::{describe, placed_line, sentence, shared_line};
 use super::{
-    CpuAuthority, Decision, Edit, Ineligible, Outcome, Reply, Settings, State, Unrequested, Verdict,
+    CpuAuthority, Decision, Edit, Ineligible, Mode, Outcome, Reply, Settings, State, Unrequested, Verdict,
     delivery, devices, hidden_pages, sandbox,
 };
 use crate::engine::GPU;
@@ -299,6 +299,11 @@ fn refuse(
     let request = understand::understand(pod, container, Moment::Making, known, &state.topology, settings)
         .map(|understood| describe(&understood.request));
     let line = refused(pod, Some(container), &rejection);
+    if settings.mode == Mode::Audit {
+        // It starts all the same, and is not to be decided about a second time then.
+        state.track(key(pod, container), container, &pod.id, Role::Shared(None));
+        hold_given(state, pod, container);
+    }
     Outcome {
         verdicts: vec![Verdict { request: request.unwrap_or_default(), ..line }],
         reply: Reply::Refuse(rejection),

@@ -76,6 +76,12 @@ impl Options {
     }
 }
 
+/// Asks NVIDIA's library all that [`machine`] asks it, and forgets the answers: a driver that hangs hangs whoever asks.
+pub fn ask_driver(driver_root: &Path) {
+    // Whatever the answer, it is one.
+    let _ = nvml::read(&NvmlLibrary::DriverRoot(driver_root.into()), &mut Vec::new());
+}
+
 /// A machine, and what is odd about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {

@@ -22,7 +22,7 @@ mod process;
 mod quota;
 mod runtime_features;
 
-pub use ask::answer;
+pub use ask::{answer, ends_within};
 pub use cgroups::Cgroups;
 pub use containers::FoundContainer;
 pub use error::HostError;

@@ -1,6 +1,8 @@
 //! The log: one JSON object a line for journald, text for people on a terminal; on standard error, or in a file
 //! for hooks and the wrapper, whose standard error belongs to others. With the fields of the span it happens in.
 
+mod brief;
+mod evidence;
 mod told;
 mod verdict;
 
@@ -108,7 +110,7 @@ where
         .log_internal_errors(false);
     match json {
         true => Box::new(builder.json().flatten_event(true).with_span_list(false).finish()),
-        false => Box::new(builder.with_target(false).finish()),
+        false => Box::new(builder.with_target(false).fmt_fields(brief::Brief).finish()),
     }
 }
 
@@ -188,6 +190,14 @@ mod tests {
         assert_eq!(line["span"]["pod"], "vllm-0");
         assert_eq!(line["span"]["namespace"], "default");
         assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
+
+    #[test]
+    fn people_are_spared_what_is_for_programs() {
+        let refusal = || tracing::warn!(reason = "full", evidence = "{}", evidence_cut = true, "verdict");
+        let text = written(false, LogLevel::Info, None, refusal);
+        assert!(text.contains("verdict reason=\"full\"") && !text.contains("evidence"), "{text}");
+        assert!(written(true, LogLevel::Info, None, refusal).contains(r#""evidence":"{}""#));
     }
 
     #[test]

@@ -1,12 +1,21 @@
 //! A verdict as a log line: one span a container, one line a verdict.
 
-use crate::decision::Verdict;
+use super::evidence::{evidence, logged};
+use crate::decision::{State, Verdict};
 use crate::model::{ContainerId, ContainerName, DeviceId, Placement};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Says a verdict: `source` is who decided (nri, hook, runtime), `repeated` how often the same was left unsaid.
-pub fn verdict(verdict: &Verdict, source: &str, took: Option<Duration>, repeated: u64) {
+/// Says a verdict: `source` is who decided (nri, hook, runtime), `repeated` how often the same was left unsaid, `state`
+/// what it was decided from, of which the holders of what was short are told.
+pub fn verdict(
+    verdict: &Verdict,
+    source: &str,
+    took: Option<Duration>,
+    repeated: u64,
+    state: Option<&State>,
+) {
+    let evidence = verdict.rejection.as_deref().map(|rejection| logged(&evidence(rejection, state)));
     let span = tracing::info_span!(
         "container",
         pod = verdict.pod,
@@ -28,6 +37,8 @@ pub fn verdict(verdict: &Verdict, source: &str, took: Option<Duration>, repeated
                 duration_us = took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
                 simulated = verdict.simulated.then_some(true),
                 repeated = (repeated > 0).then_some(repeated),
+                evidence = evidence.as_ref().map(|evidence| evidence.text.as_str()),
+                evidence_cut = evidence.as_ref().and_then(|evidence| evidence.is_cut.then_some(true)),
                 "verdict"
             )
         };

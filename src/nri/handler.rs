@@ -280,7 +280,7 @@ impl Handler for Seating {
         let now = Instant::now();
         let state = self.current.as_ref().map(|current| &current.state);
         for verdict in &rest.verdicts {
-            let said = self.log.log(verdict, rest.took, now);
+            let said = self.log.log(verdict, rest.took, now, state);
             self.witness.verdict(verdict, rest.took, said, state);
         }
         if let Some(took) = rest.took.filter(|_| !rest.verdicts.is_empty()) {
@@ -369,7 +369,7 @@ impl Fallback for Spare {
         let Outcome { reply, verdicts, .. } = decision::failure(event, allotted.as_ref(), &settings, why);
         let now = Instant::now();
         for verdict in &verdicts {
-            let said = lock(&self.log).log(verdict, None, now);
+            let said = lock(&self.log).log(verdict, None, now, None);
             self.witness.verdict(verdict, None, said, None);
         }
         reply

@@ -1,7 +1,7 @@
 //! Verdicts to log lines: one span a container, one line a verdict. The kubelet tries a refused container
 //! again and again; the same refusal is said once a minute, with how often it was given meanwhile.
 
-use crate::decision::{Decision, Verdict};
+use crate::decision::{Decision, State, Verdict};
 use crate::log;
 use crate::model::{ContainerName, PodUid};
 use std::collections::BTreeMap;
@@ -31,9 +31,15 @@ struct Refused {
 impl VerdictLog {
     /// Logs a verdict, unless it says again what was said a moment ago; how often that was before, `None` where it
     /// was left unsaid.
-    pub fn log(&mut self, verdict: &Verdict, took: Option<Duration>, now: Instant) -> Option<u64> {
+    pub fn log(
+        &mut self,
+        verdict: &Verdict,
+        took: Option<Duration>,
+        now: Instant,
+        state: Option<&State>,
+    ) -> Option<u64> {
         let repeated = self.repeated(verdict, now)?;
-        log::verdict(verdict, "nri", took, repeated);
+        log::verdict(verdict, "nri", took, repeated, state);
         Some(repeated)
     }
 
@@ -82,7 +88,7 @@ impl VerdictLog {
 mod tests {
     use super::*;
     use crate::log::testing::logged;
-    use crate::model::Placement;
+    use crate::model::{Candidate, Placement, Reason, Rejection, Resource, Shortage};
 
     #[test]
     fn a_line_has_the_fields_people_search_for() {
@@ -95,7 +101,7 @@ mod tests {
         let placed =
             Verdict { placement: Some(placement), ..Verdict::sample(Decision::Placed, "aligned on node 1") };
 
-        let lines = logged(|| log::verdict(&placed, "nri", Some(Duration::from_micros(42)), 0));
+        let lines = logged(|| log::verdict(&placed, "nri", Some(Duration::from_micros(42)), 0, None));
 
         let (fields, span) = (&lines[0]["fields"], &lines[0]["span"]);
         assert_eq!(lines[0]["level"], "INFO");
@@ -117,10 +123,28 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_says_what_was_short_where() {
+        let short = vec![Shortage { resource: Resource::Cpu, needed: 4, available: 2 }];
+        let rejection = Rejection {
+            candidates: vec![Candidate { nodes: "0".parse().unwrap(), short }],
+            ..Rejection::of_container(Reason::TopologyAffinity, "main".into(), "full")
+        };
+        let refused =
+            Verdict { rejection: Some(Box::new(rejection)), ..Verdict::sample(Decision::Rejected, "full") };
+        let lines = logged(|| log::verdict(&refused, "nri", None, 0, None));
+        let evidence = lines[0]["fields"]["evidence"].as_str().unwrap();
+        let evidence: serde_json::Value = serde_json::from_str(evidence).unwrap();
+        let one = &evidence["candidates"][0];
+        assert_eq!((&one["nodes"], &one["short"][0]["resource"]), (&"0".into(), &"cpu".into()));
+        assert_eq!((&one["short"][0]["needed"], &one["short"][0]["available"]), (&4.into(), &2.into()));
+        assert!(lines[0]["fields"].get("evidence_cut").is_none());
+    }
+
+    #[test]
     fn a_warning_and_a_simulation_say_so() {
         let line = Verdict { warn: true, simulated: true, ..Verdict::sample(Decision::Exempt, "x") };
 
-        let lines = logged(|| log::verdict(&line, "nri", None, 0));
+        let lines = logged(|| log::verdict(&line, "nri", None, 0, None));
 
         assert_eq!(lines[0]["level"], "WARN");
         assert_eq!(lines[0]["fields"]["simulated"], true);
@@ -149,7 +173,7 @@ mod tests {
         let mut at = |pod: u64, seconds: u64| {
             let mut refused = Verdict::sample(Decision::Rejected, "full");
             refused.pod_uid = PodUid::new(pod.to_string());
-            log.log(&refused, None, start + Duration::from_secs(seconds))
+            log.log(&refused, None, start + Duration::from_secs(seconds), None)
         };
         let lines = logged(|| {
             (0..5000).for_each(|pod| {

@@ -239,7 +239,7 @@ impl Desk {
 
     /// Into the log, and into the journal that `maitred explain` reads.
     fn say(&self, verdicts: &[Verdict], begin: Instant, state: &State) {
-        say(self.by, verdicts, begin);
+        say(self.by, verdicts, begin, Some(state));
         for verdict in verdicts {
             let told = crate::log::told(verdict, source(self.by), Some(begin.elapsed()), 1, Some(state));
             if let Err(error) = self.store.tell(&told) {
@@ -348,9 +348,9 @@ fn may_launch(config: &Config, features: Features) -> bool {
     }
 }
 
-pub(super) fn say(by: By, verdicts: &[Verdict], begin: Instant) {
+pub(super) fn say(by: By, verdicts: &[Verdict], begin: Instant, state: Option<&State>) {
     for verdict in verdicts {
-        crate::log::verdict(verdict, source(by), Some(begin.elapsed()), 0);
+        crate::log::verdict(verdict, source(by), Some(begin.elapsed()), 0, state);
     }
 }
 

@@ -151,7 +151,7 @@ pub(super) fn fail(config: &Config, by: By, party: &Party, error: &OciError) -> 
     let settings = config.settings(CpuSet::new(), Features::default());
     let event = Event::Create(party.pod.clone(), party.container.clone());
     let outcome = decision::failure(&event, None, &settings, &error.to_string());
-    say(by, &outcome.verdicts, Instant::now());
+    say(by, &outcome.verdicts, Instant::now(), None);
     match outcome.reply {
         Reply::Refuse(rejection) => Seated::Refused(rejection),
         Reply::Nothing | Reply::Adjust(_) => Seated::Fine,

@@ -125,3 +125,32 @@ fn a_switch_that_cannot_be_written_is_3() {
     assert_eq!((status, out.as_str()), (3, ""));
     assert!(err.starts_with("maitred: cannot make ") && err.contains("No such file"), "{err}");
 }
+
+/// Colours are for terminals, and for whoever says so; `NO_COLOR` has the last word. One rule for all verbs.
+#[test]
+fn every_verb_has_the_same_rule_for_colours() {
+    let site = crate::status::busy();
+    let (root, config) = (site.path().display().to_string(), site.path().join("none.toml"));
+    std::fs::write(&config, "version = 1\n").unwrap();
+    let config = config.display().to_string();
+    let pod = "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: main}]}";
+    let verbs: [&[&str]; 5] = [
+        &["topology", "--sysroot", &root],
+        &["plan", "-", "--sysroot", &root],
+        &["status", "--sysroot", &root],
+        &["explain", "vllm-0", "--sysroot", &root],
+        &["doctor", "--root", &root],
+    ];
+    for verb in verbs {
+        let coloured = |variables: &[(&str, &str)]| {
+            let mut command = maitred(&[verb, &["--config", &config]].concat());
+            let output = command.envs(variables.iter().copied()).write_stdin(pod).output().unwrap();
+            let out = String::from_utf8(output.stdout).unwrap();
+            assert!(!out.is_empty(), "{verb:?}: {}", String::from_utf8_lossy(&output.stderr));
+            out.contains('\u{1b}')
+        };
+        assert!(!coloured(&[]), "{verb:?} into a pipe");
+        assert!(coloured(&[("CLICOLOR_FORCE", "1")]), "{verb:?} where colours are forced");
+        assert!(!coloured(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), "{verb:?} with NO_COLOR");
+    }
+}

@@ -310,3 +310,21 @@ proptest! {
         let _ = parse(&format!("[{table}]\n{key} = {value:?}\nreserved = {value:?}"));
     }
 }
+
+/// The README's table has every key of the packaged file, which a test of its own holds against what is understood.
+#[test]
+fn the_readme_names_every_key() {
+    let readme = include_str!("../../README.md");
+    let (mut section, mut keys) = (String::new(), 0);
+    for line in PACKAGED.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            section = format!("{name}.");
+        }
+        let Some((key, _)) = line.trim_start_matches('#').split_once(" = ") else { continue };
+        if key.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_') {
+            keys += 1;
+            assert!(readme.contains(&format!("`{section}{key}`")), "{section}{key}");
+        }
+    }
+    assert!(keys > 25, "{keys}");
+}

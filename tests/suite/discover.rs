@@ -2,7 +2,7 @@
 
 mod garbled;
 mod gpu_machines;
-mod gpus;
+pub mod gpus;
 mod kinds;
 mod kubelet;
 mod odd;

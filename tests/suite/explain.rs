@@ -196,4 +196,12 @@ fn what_the_wrapper_refuses_can_be_explained_afterwards() {
     assert!(out.contains("rejected at ") && out.contains("by runtime"), "{out}");
     assert!(out.contains("4 CPUs needed, 2 CPUs free then"), "{out}");
     assert!(out.contains("what to do:\n"), "{out}");
+    // The log alone tells the same; only the time is another.
+    let log = node.path("hook.jsonl").display().to_string();
+    let (status, by_log, err) = crate::cli::run(&[&args[..], &["--log", &log]].concat());
+    assert_eq!(status, 1, "{err}");
+    let story =
+        |out: &str| out.lines().filter(|line| !line.contains("rejected at")).collect::<Vec<_>>().join("\n");
+    assert_eq!(story(&by_log), story(&out));
+    assert!(by_log.contains("4 CPUs needed, 2 CPUs free then"), "{by_log}");
 }

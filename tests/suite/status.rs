@@ -117,7 +117,7 @@ pub fn on_node_2() -> Placement {
 }
 
 /// vLLM runs on node 1, a batch job has stopped on node 2, a web server and its sandbox share.
-fn busy() -> Site {
+pub fn busy() -> Site {
     let site = Site::new();
     site.holds(VLLM, "server", "c0ffee", &on_node_1());
     site.container(&format!("/kubepods/pod{VLLM}/c0ffee"), 71, "vllm");

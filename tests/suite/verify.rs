@@ -43,7 +43,7 @@ impl Machine {
         self.0.path().join("store")
     }
 
-    /// Its record as the daemon keeps it, or within what hooks and the wrapper write.
+    /// Its record as the daemon keeps it, or as hooks and the wrapper do.
     fn keep(&self, pod: &str, id: &str, within: bool) {
         let nodes = "1".parse().unwrap();
         let placement = Placement {
@@ -59,12 +59,11 @@ impl Machine {
         };
         let key = ContainerKey::new(pod.into(), "main".into());
         let record = Record::new(&key, &id.into(), &placement).to_json();
-        let json = match within {
-            true => {
-                format!(r#"{{"by":"runtime","cgroups":["/kubepods/poduid-a/c0ffee"],"record":{record}}}"#)
-            }
-            false => record,
+        let (by, cgroups) = match within {
+            true => ("runtime", r#""/kubepods/poduid-a/c0ffee""#),
+            false => ("nri", ""),
         };
+        let json = format!(r#"{{"by":"{by}","id":"{id}","cgroups":[{cgroups}],"record":{record}}}"#);
         Store::open(&self.store()).unwrap().put(&key, &json).unwrap();
     }
 
@@ -317,5 +316,42 @@ mod beside {
         let json: serde_json::Value = serde_json::from_str(&site.run("verify", &["-o", "json"]).1).unwrap();
         assert_eq!(json["beside"]["not_placed"][0]["today"], "rejected");
         assert_eq!(json["beside"]["sharing"], 1);
+    }
+
+    /// The cgroup and the environment show neither huge pages nor devices, nor what it is called.
+    #[test]
+    fn what_nobody_placed_asks_for_what_its_configuration_says() {
+        let site = site();
+        let cgroup = format!("/kubepods/pod{BIG}/big1");
+        container(&site, &cgroup, 90, "0,2-4,6-7", "0-3");
+        site.file(&format!("sys/fs/cgroup{cgroup}/cpu.max"), "200000 100000");
+        site.file(&format!("sys/fs/cgroup{cgroup}/memory.max"), "1073741824");
+        let told = |site: &Site| site.run("verify", &[]).1.lines().last().unwrap().to_owned();
+        let guessed = told(&site);
+        assert!(guessed.starts_with(&format!("not placed  {BIG}/big1 (big1)  today: placed: ")), "{guessed}");
+        let bundle = |pages: &str| {
+            let text = format!(
+                r#"{{"annotations":{{"io.kubernetes.cri.container-type":"container","io.kubernetes.cri.sandbox-id":"s1",
+                "io.kubernetes.cri.sandbox-uid":"{BIG}","io.kubernetes.cri.sandbox-name":"big",
+                "io.kubernetes.cri.sandbox-namespace":"ml","io.kubernetes.cri.container-name":"main"}},
+                "linux":{{"cgroupsPath":"{cgroup}","resources":{{"cpu":{{"shares":2048,"quota":200000,"period":100000}},
+                "memory":{{"limit":1073741824}},"hugepageLimits":[{{"pageSize":"1GB","limit":{pages}}}]}}}}}}"#
+            );
+            site.file("run/containerd/io.containerd.runtime.v2.task/k8s.io/big1/config.json", &text);
+        };
+        bundle("0");
+        assert!(
+            told(&site).starts_with("not placed  ml/big/main (big1)  today: placed: "),
+            "{}",
+            told(&site)
+        );
+        bundle("34359738368");
+        let refused = told(&site);
+        assert!(
+            refused.starts_with(
+                "not placed  ml/big/main (big1)  today: rejected: TopologyAffinityError: container main: no"
+            ) && refused.contains("32 hugepages of 1Gi"),
+            "{refused}"
+        );
     }
 }

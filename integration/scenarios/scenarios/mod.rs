@@ -8,6 +8,7 @@ mod doctor;
 mod exact;
 mod exempt;
 mod faults;
+mod first_day;
 mod gpus;
 mod hugepages;
 mod machines;
@@ -59,6 +60,7 @@ pub const ALL: &[&[Scenario]] = &[
     daemon::ALL,
     outages::ALL,
     switches::ALL,
+    first_day::ALL,
     doctor::ALL,
     faults::ALL,
     wrapper::ALL,

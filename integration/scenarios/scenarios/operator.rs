@@ -52,7 +52,7 @@ fn status(node: &mut Node) -> Result<()> {
 }
 
 fn explain(node: &mut Node) -> Result<()> {
-    let wanted = node.machine.widest() + 1;
+    let (wanted, mark) = (node.machine.widest() + 1, node.maitred.mark());
     let holder = node.run(Pod::guaranteed("holder", 1, 64))?;
     expect::seated(&node.machine, &node.look(&holder)?, 1)?;
     expect::refused(node.run(Pod::guaranteed("too-wide", wanted, 64)), &["TopologyAffinityError"])?;
@@ -69,6 +69,11 @@ fn explain(node: &mut Node) -> Result<()> {
     ] {
         expected!(out.contains(&word), "it does not say {word:?}: {out}");
     }
+    // The log alone tells it too, to the last holder.
+    std::fs::write("/tmp/maitred.log", node.maitred.since(mark))?;
+    let (code, out) = node.maitred_answer(&["explain", "too-wide", "--log", "/tmp/maitred.log"])?;
+    let by_log = code == 1 && out.contains("default/holder/main has 1 CPU there");
+    expected!(by_log, "by the log: {code}: {out}");
     let (code, out) = told(node, &["explain", "holder"], |out| out.contains("placed"))?;
     expected!(code == 0 && out.contains("now: runs with cpus"), "the one that runs: {code}: {out}");
     Ok(())

@@ -4,6 +4,7 @@
 use super::Check;
 use super::facts::Facts;
 use super::finding::Finding;
+use crate::cli::driver::Silent;
 use crate::discover::{Place, Warning};
 use crate::model::{PciAddress, PodUid, UnknownLocality};
 
@@ -126,6 +127,9 @@ fn left_out(facts: &Facts) -> Vec<Finding> {
 
 fn driver(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "devices.gpu-driver";
+    if let Some(silent) = facts.silent {
+        return vec![hangs(silent)];
+    }
     let Ok(machine) = &facts.machine else { return Vec::new() };
     let gpus =
         machine.topology.pci.iter().filter(|function| {
@@ -149,6 +153,13 @@ fn driver(facts: &Facts) -> Vec<Finding> {
     vec![finding.fix(
         "modprobe nvidia; with the GPU Operator: kubectl -n gpu-operator logs ds/nvidia-driver-daemonset",
     )]
+}
+
+fn hangs(silent: Silent) -> Finding {
+    let title = format!("{silent}: its driver hangs, and maitred does not know GPUs by UUID, NVLink or MIG");
+    let fix =
+        "see whether nvidia-smi ends; dmesg | grep -i xid; a GPU that has fallen off the bus takes a reboot";
+    Finding::error("devices.gpu-driver", title).fix(fix)
 }
 
 /// The kubelet can only align what the device plugin gave a node.

@@ -3,12 +3,13 @@
 use super::daemon::Daemon;
 use super::kernel::Kernel;
 use super::runtime::Runtime;
+use crate::cli::driver::{self, Silent};
 use crate::config::{Authority, Config};
 use crate::discover::containerd::Containerd;
 use crate::discover::kubelet::{Distribution, KubeletSettings, kubelet_cpu_state, kubelet_memory_policy};
 use crate::discover::{
-    self, KubeletCpuState, Machine, Options, Place, PluginFile, Process, Root, Said, Sockets,
-    kubelet_devices, nri_plugins, processes,
+    self, KubeletCpuState, Machine, Place, PluginFile, Process, Root, Said, Sockets, kubelet_devices,
+    nri_plugins, processes,
 };
 use crate::model::{Allotment, ContainerName, CpuSet, PodUid};
 use crate::nri::Version;
@@ -46,6 +47,8 @@ pub struct Facts {
     pub devices: Known<Option<Devices>>,
     /// CPUs, nodes, devices.
     pub machine: Known<Machine>,
+    /// NVIDIA's driver, where it does not answer: GPUs are as the kernel tells then.
+    pub silent: Option<Silent>,
     /// containerd's configuration.
     pub containerd: Containerd,
     /// Which containerd and runc these are.
@@ -86,12 +89,15 @@ impl Facts {
         let (config, config_file, configured) = configuration(&root, config);
         let all = processes(&root);
         let sockets = known(Sockets::read(&root));
+        let driver_root = config.as_ref().ok().map(|config| config.gpu.driver_root.as_path());
+        let (options, silent) = driver::options(&root, driver_root);
         Self {
             unit: distribution.as_ref().map_or_else(|| "kubelet".to_owned(), |found| found.unit(&root)),
             cpu_state: known(kubelet_cpu_state(&root, &kubelet.state_dir())),
             memory_state: known(kubelet_memory_policy(&root, &kubelet.state_dir())),
             devices: known(kubelet_devices(&root)),
-            machine: known(discover::machine(&root, &options(&root, config.as_ref().ok()))),
+            machine: known(discover::machine(&root, &options)),
+            silent,
             plugins: known(nri_plugins(&root, plugin_dir.trim_start_matches('/'))),
             off: off(&root),
             daemon: Daemon::find(&root, all.as_deref(), sockets.as_ref().ok().and_then(Option::as_ref)),
@@ -217,10 +223,6 @@ impl Facts {
 /// The file and not the value, for places: what was tried is in the error's text.
 pub(super) fn known<T, E: std::fmt::Display>(read: Result<T, E>) -> Known<T> {
     read.map_err(|error| error.to_string())
-}
-
-fn options(root: &Root, config: Option<&Config>) -> Options {
-    Options::for_root(root, config.map(|config| config.gpu.driver_root.as_path()))
 }
 
 fn configuration(root: &Root, given: Option<(String, String)>) -> (Known<Config>, Place, bool) {

@@ -37,7 +37,8 @@ fn verdict(line: &str) -> Option<Told> {
         placement: text(&value, "placement"),
         memory_policy: text(&value, "memory_policy"),
         duration_us: value.get("duration_us").and_then(Value::as_u64),
-        evidence: None,
+        // A line of an older version has none.
+        evidence: text(&value, "evidence").and_then(|json| serde_json::from_str(&json).ok()),
     })
 }
 

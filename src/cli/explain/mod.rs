@@ -8,8 +8,7 @@ mod now;
 mod text;
 
 use super::node::{Node, Place};
-use super::output::{self, Format};
-use super::plan;
+use super::output::{self, Format, Paint};
 use super::{CliError, Exit};
 use crate::store::Told;
 use find::Found;
@@ -100,7 +99,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     };
     let now = Now::of(&node);
     output::print(&match args.output {
-        Format::Text => text::print(&story, &now, plan::style()),
+        Format::Text => text::print(&story, &now, Paint::of_stdout()),
         Format::Json => json::print(&story, &now),
     })?;
     Ok(if story.parts.iter().any(Part::is_refused) { Exit::Negative } else { Exit::Fine })

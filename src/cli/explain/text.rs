@@ -2,31 +2,31 @@
 
 use super::now::{Now, resource};
 use super::{Part, Story, advice};
-use crate::cli::plan::table::Style;
+use crate::cli::output::Paint;
 use crate::store::{CandidateTold, Evidence, ShortTold, Told};
 use std::fmt::Write as _;
 
 /// How many earlier words about a container are told.
 const BEFORE: usize = 5;
 
-pub(super) fn print(story: &Story, now: &Now<'_>, style: Style) -> String {
-    let mut text = format!("{} (pod {})\n", style.bold(&story.pod), story.pod_uid);
+pub(super) fn print(story: &Story, now: &Now<'_>, paint: Paint) -> String {
+    let mut text = format!("{} (pod {})\n", paint.bold(&story.pod), story.pod_uid);
     if story.earlier > 0 {
         let many = if story.earlier == 1 { "an earlier pod" } else { "earlier pods" };
-        let _ = writeln!(text, "{}", style.dim(&format!("{many} of this name left out: ask by UID")));
+        let _ = writeln!(text, "{}", paint.dim(&format!("{many} of this name left out: ask by UID")));
     }
     for part in &story.parts {
         let name = part
             .container
             .as_ref()
             .map_or("the pod as a whole".to_owned(), |name| format!("container {name}"));
-        let _ = writeln!(text, "\n{}", style.bold(&name));
-        text += &self::part(part, now, style);
+        let _ = writeln!(text, "\n{}", paint.bold(&name));
+        text += &self::part(part, now, paint);
     }
     text
 }
 
-fn part(part: &Part, now: &Now<'_>, style: Style) -> String {
+fn part(part: &Part, now: &Now<'_>, paint: Paint) -> String {
     let mut text = String::new();
     if let Some(holds) = &part.holds {
         let state = if holds.running { "runs with" } else { "has stopped; kept while its pod lives:" };
@@ -36,7 +36,7 @@ fn part(part: &Part, now: &Now<'_>, style: Style) -> String {
         let _ = writeln!(text, "  no verdict is remembered; the log may have it (--log)");
         return text;
     };
-    let _ = writeln!(text, "  {}", headline(last, style));
+    let _ = writeln!(text, "  {}", headline(last, paint));
     let _ = writeln!(text, "  {}", last.reason);
     for (word, value) in [
         ("asked for", Some(&last.request).filter(|request| !request.is_empty())),
@@ -56,13 +56,13 @@ fn part(part: &Part, now: &Now<'_>, style: Style) -> String {
             let _ = writeln!(text, "    - {step}");
         }
     }
-    text + &before(part, style)
+    text + &before(part, paint)
 }
 
-fn headline(told: &Told, style: Style) -> String {
+fn headline(told: &Told, paint: Paint) -> String {
     let word = match told.decision.as_str() {
-        "rejected" => style.red("rejected"),
-        word => style.bold(word),
+        "rejected" => paint.red("rejected"),
+        word => paint.bold(word),
     };
     let simulated = if told.simulated { " (only simulated)" } else { "" };
     let when = match told.times {
@@ -113,13 +113,13 @@ fn shortage(candidate: &CandidateTold, short: &ShortTold, now: &Now<'_>) -> Stri
     text
 }
 
-fn before(part: &Part, style: Style) -> String {
+fn before(part: &Part, paint: Paint) -> String {
     let mut text = String::new();
     let earlier: Vec<&Told> = part.told.iter().rev().skip(1).collect();
     for told in earlier.iter().take(BEFORE).rev() {
         let times = if told.times > 1 { format!(" ({} times)", told.times) } else { String::new() };
         let line = format!("before: {} {}{times}: {}", told.time, told.decision, told.reason);
-        let _ = writeln!(text, "  {}", style.dim(&line));
+        let _ = writeln!(text, "  {}", paint.dim(&line));
     }
     text
 }

@@ -20,7 +20,7 @@ pub(super) fn draw(picture: &Picture<'_>, holders: &Holders, room: f64) -> Block
             &format!("In the shared pool, with nothing of their own: {}", holders.others.join(", ")),
         ),
     };
-    stack([rows(states(picture), room, (18.0, 4.0)), rows(who, room, (16.0, 3.0)), others], 8.0)
+    stack([rows(states(picture, holders), room, (18.0, 4.0)), rows(who, room, (16.0, 3.0)), others], 8.0)
 }
 
 fn entry(holder: &Holder, width: f64) -> Block {
@@ -39,9 +39,9 @@ fn entry(holder: &Holder, width: f64) -> Block {
 }
 
 /// The states that there are in this picture.
-fn states(picture: &Picture<'_>) -> Vec<Block> {
+fn states(picture: &Picture<'_>, holders: &Holders) -> Vec<Block> {
     let topology = picture.topology;
-    let bars = memory::states(picture);
+    let bars = memory::states(picture, holders);
     let mut states = Vec::new();
     if let Some(books) = &picture.books {
         states.push(state("free", false, "free"));
@@ -60,6 +60,9 @@ fn states(picture: &Picture<'_>) -> Vec<Block> {
     }
     if bars.contains("used") {
         states.push(state("used", false, "huge pages in use"));
+    }
+    if bars.contains("beside") {
+        states.push(state("used", false, "in use beside the promises"));
     }
     let offline = topology
         .possible

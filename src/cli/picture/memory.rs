@@ -2,7 +2,7 @@
 
 use super::canvas::{Block, SMALL, centred, rect, stack, title};
 use super::holders::Holders;
-use super::{Books, Picture};
+use super::{Amounts, Books, Picture};
 use crate::model::{Bytes, HugepagePool, HugepageSize, MemoryKind, NumaNode};
 use std::collections::BTreeSet;
 use svg::node::element::Group;
@@ -56,6 +56,7 @@ impl Bars<'_> {
         if let Some(books) = &self.picture.books {
             let kept =
                 total.saturating_sub(pages).saturating_sub(self.allocatable(books, MemoryKind::Memory));
+            segments.extend(self.beside(MemoryKind::Memory, |bytes| Bytes(bytes).to_string()));
             segments.push(match own.is_empty() {
                 true => Segment::state(kept, "kept", format!("{} kept for the system", Bytes(kept))),
                 false => Segment::state(kept, "closed", format!("{} of {}", Bytes(kept), own.join(", "))),
@@ -77,6 +78,7 @@ impl Bars<'_> {
         let free = match &self.picture.books {
             Some(books) => {
                 let kept = total.saturating_sub(self.allocatable(books, kind));
+                segments.extend(self.beside(kind, |bytes| format!("{} × {size}", bytes / size.bytes())));
                 segments.push(Segment::state(kept, "kept", format!("{} kept for the system", Bytes(kept))));
                 self.free(kind).unwrap_or(0) / size.bytes()
             }
@@ -102,10 +104,14 @@ impl Bars<'_> {
 
     /// What can still be promised, where that is known.
     fn free(&self, kind: MemoryKind) -> Option<u64> {
-        let books = self.picture.books.as_ref()?;
-        let held = self.holders.memory.get(&(self.node.id, kind)).into_iter().flatten();
-        let held = held.map(|share| share.bytes).fold(0, u64::saturating_add);
-        Some(self.allocatable(books, kind).saturating_sub(held))
+        let (left, beside) = left(self.picture, self.holders, self.node, kind)?;
+        Some(left - beside)
+    }
+
+    /// What nobody was promised and is in use all the same.
+    fn beside(&self, kind: MemoryKind, words: impl Fn(u64) -> String) -> Option<Segment> {
+        let (_, beside) = left(self.picture, self.holders, self.node, kind)?;
+        Some(Segment::state(beside, "used", format!("{} in use beside the promises", words(beside))))
     }
 
     fn held(&self, kind: MemoryKind, words: impl Fn(u64) -> String) -> Vec<Segment> {
@@ -153,8 +159,18 @@ fn piece(x: f64, width: f64, segment: &Segment) -> Group {
     }
 }
 
+/// What the promises leave of a node, and what of that is in use all the same.
+fn left(picture: &Picture<'_>, holders: &Holders, node: &NumaNode, kind: MemoryKind) -> Option<(u64, u64)> {
+    let books = picture.books.as_ref()?;
+    let of = |amounts: &Amounts| amounts.get(&(node.id, kind)).map(|bytes| bytes.0);
+    let held = holders.memory.get(&(node.id, kind)).into_iter().flatten();
+    let held = held.map(|share| share.bytes).fold(0, u64::saturating_add);
+    let left = of(&books.allocatable).unwrap_or(0).saturating_sub(held);
+    Some((left, left - of(&books.free).unwrap_or(left).min(left)))
+}
+
 /// Which states the bars of the whole picture show.
-pub(super) fn states(picture: &Picture<'_>) -> BTreeSet<&'static str> {
+pub(super) fn states(picture: &Picture<'_>, holders: &Holders) -> BTreeSet<&'static str> {
     let pools = || picture.topology.numa_nodes.iter().flat_map(|node| node.hugepages.values());
     let mut states = BTreeSet::new();
     if pools().any(|pool| pool.total > 0) {
@@ -162,6 +178,14 @@ pub(super) fn states(picture: &Picture<'_>) -> BTreeSet<&'static str> {
     }
     if picture.books.is_none() && pools().any(|pool| pool.free < pool.total) {
         states.insert("used");
+    }
+    let nodes = picture.topology.numa_nodes.iter();
+    let mut kinds = nodes.flat_map(|node| {
+        let pages = node.hugepages.keys().map(|size| MemoryKind::Hugepages(*size));
+        pages.chain([MemoryKind::Memory]).map(move |kind| (node, kind))
+    });
+    if kinds.any(|(node, kind)| left(picture, holders, node, kind).is_some_and(|(_, beside)| beside > 0)) {
+        states.insert("beside");
     }
     states
 }

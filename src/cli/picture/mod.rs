@@ -13,6 +13,7 @@ mod machine;
 mod memory;
 mod palette;
 
+use crate::engine::{Machine, Occupancy};
 use crate::model::{Bytes, CpuSet, MemoryBlock, MemoryKind, NodeId, Topology};
 use canvas::{BAD, Block, HEADING, PLAIN, stack};
 use holders::Holders;
@@ -43,7 +44,37 @@ pub struct Books {
     /// CPUs kept for the system.
     pub reserved: CpuSet,
     /// What may be promised of a node.
-    pub allocatable: BTreeMap<(NodeId, MemoryKind), Bytes>,
+    pub allocatable: Amounts,
+    /// No more than this is free of a node, whatever the promises leave: the rest is in use beside them.
+    pub free: Amounts,
+}
+
+/// Bytes by node and kind.
+pub type Amounts = BTreeMap<(NodeId, MemoryKind), Bytes>;
+
+impl Books {
+    /// Of a machine.
+    #[must_use]
+    pub fn of(machine: &Machine) -> Self {
+        Self {
+            reserved: machine.reserved().clone(),
+            allocatable: amounts(machine, |node, kind| machine.allocatable(node, kind)),
+            free: Amounts::new(),
+        }
+    }
+
+    /// Of a machine of which somebody has something already, whether the parties drawn do or not.
+    #[must_use]
+    pub fn occupied(machine: &Machine, occupancy: &Occupancy) -> Self {
+        let free = amounts(machine, |node, kind| occupancy.free_memory(machine, node, kind));
+        Self { free, ..Self::of(machine) }
+    }
+}
+
+fn amounts(machine: &Machine, amount: impl Fn(NodeId, MemoryKind) -> Bytes) -> Amounts {
+    let nodes = machine.nodes();
+    let all = nodes.iter().flat_map(|node| machine.memory_kinds().map(move |kind| (node, kind)));
+    all.map(|(node, kind)| ((node, kind), amount(node, kind))).collect()
 }
 
 /// A pod; its seats have one colour.

@@ -11,15 +11,13 @@ pub(in crate::cli) mod seat;
 pub(in crate::cli) mod table;
 pub(in crate::cli) mod text;
 
-use super::output::{self, Drawn};
+use super::output::{self, Drawn, Paint};
 use super::{CliError, Exit, input, machine};
 use crate::config::Config;
 use manifest::{Manifest, PodError};
 use pods::Pod;
 use seat::{MOST_REPLICAS, Room};
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use table::Style;
 
 /// Seat pods on a machine without touching it
 ///
@@ -77,7 +75,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     }
     output::print(&match args.output {
         Drawn::Json => json::print(&room, &seated, fill),
-        Drawn::Text => text::print(&room, &seated, fill, style()),
+        Drawn::Text => text::print(&room, &seated, fill, Paint::of_stdout()),
         Drawn::Svg => picture::print(&room, &seated, fill),
     })?;
     let none = fill.is_some_and(|(_, fill)| fill.seated.is_empty() && fill.next.is_some());
@@ -89,12 +87,6 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
 
 fn tell(pod: &Pod) {
     pod.remarks().for_each(|note| output::note(&format!("{}: {note}", pod.title())));
-}
-
-/// Colours on a terminal, unless `NO_COLOR` is set.
-pub(in crate::cli) fn style() -> Style {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    Style { colours: !plain && std::io::stdout().is_terminal() }
 }
 
 fn pods(args: &Args, config: &Config) -> Result<Vec<Pod>, CliError> {

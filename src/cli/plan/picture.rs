@@ -6,7 +6,6 @@ use super::seat::{self, Fill, Room, Seated};
 use super::text;
 use crate::cli::picture::{Books, Note, Party, Picture, Seat, draw};
 use crate::model::ContainerKind;
-use std::collections::BTreeMap;
 
 /// Draws the plan: an SVG document.
 pub fn print(room: &Room<'_>, seated: &[Seated], fill: Option<(&Pod, &Fill)>) -> String {
@@ -17,7 +16,7 @@ pub fn print(room: &Room<'_>, seated: &[Seated], fill: Option<(&Pod, &Fill)>) ->
         heading: "maitred plan".into(),
         summary: text::headline(room),
         parties: all.iter().filter_map(|seated| party(room, seated)).collect(),
-        books: Some(books(room)),
+        books: Some(Books::of(&room.machine)),
         notes: notes(&all, fill),
     })
 }
@@ -40,17 +39,6 @@ fn seat(room: &Room<'_>, pod: &Pod, seat: &seat::Seat) -> Seat {
         nics: seat.nics(),
         passing: own.is_some_and(|container| container.kind == ContainerKind::Init),
     }
-}
-
-fn books(room: &Room<'_>) -> Books {
-    let machine = &room.machine;
-    let mut allocatable = BTreeMap::new();
-    for node in machine.nodes().iter() {
-        for kind in machine.memory_kinds() {
-            allocatable.insert((node, kind), machine.allocatable(node, kind));
-        }
-    }
-    Books { reserved: machine.reserved().clone(), allocatable }
 }
 
 /// Who was turned away, and how often the last one fits.

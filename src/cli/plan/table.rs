@@ -1,40 +1,6 @@
 //! Columns that line up, with headings in between.
 
-/// How headings look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
-    /// Bold and colours, for terminals.
-    pub colours: bool,
-}
-
-impl Style {
-    /// A heading.
-    pub fn bold(self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    /// Bad news.
-    pub fn red(self, text: &str) -> String {
-        self.paint("1;31", text)
-    }
-
-    /// What nobody knows.
-    pub fn yellow(self, text: &str) -> String {
-        self.paint("33", text)
-    }
-
-    /// What is beside the point.
-    pub fn dim(self, text: &str) -> String {
-        self.paint("2", text)
-    }
-
-    fn paint(self, code: &str, text: &str) -> String {
-        match self.colours {
-            true => format!("\x1b[{code}m{text}\x1b[0m"),
-            false => text.to_owned(),
-        }
-    }
-}
+use crate::cli::output::Paint;
 
 /// A line of a table.
 enum Line {
@@ -44,14 +10,14 @@ enum Line {
 
 /// Rows whose cells line up over all sections.
 pub struct Table {
-    style: Style,
+    paint: Paint,
     lines: Vec<Line>,
 }
 
 impl Table {
     /// Nothing yet.
-    pub fn new(style: Style) -> Self {
-        Self { style, lines: Vec::new() }
+    pub fn new(paint: Paint) -> Self {
+        Self { paint, lines: Vec::new() }
     }
 
     /// Begins a section.
@@ -77,7 +43,7 @@ impl Table {
         let mut text = String::new();
         for line in &self.lines {
             match line {
-                Line::Heading(heading) => text.push_str(&self.style.bold(heading)),
+                Line::Heading(heading) => text.push_str(&self.paint.bold(heading)),
                 Line::Cells(cells) => text.push_str(&row(cells, &widths)),
             }
             text.push('\n');
@@ -98,7 +64,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_over_sections_and_empty_ones_vanish() {
-        let mut table = Table::new(Style { colours: false });
+        let mut table = Table::new(Paint::PLAIN);
         let cells = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect();
         table.heading("node 0".into());
         table.row(cells(&["a", "", "16 × 1Gi", "x"]));
@@ -109,7 +75,7 @@ mod tests {
 
     #[test]
     fn colours_do_not_change_the_width() {
-        let mut table = Table::new(Style { colours: true });
+        let mut table = Table::new(Paint::COLOURED);
         table.heading("node 0".into());
         table.row(vec!["a".into()]);
         assert_eq!(table.print(), "\x1b[1mnode 0\x1b[0m\n  a\n");

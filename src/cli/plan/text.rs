@@ -4,8 +4,8 @@ use super::fill::{fits, parts, runs_out};
 use super::json::pages;
 use super::pods::Pod;
 use super::seat::{Fill, GPUS, Room, Seat, Seated};
-use super::table::{Style, Table};
-use crate::cli::output::count;
+use super::table::Table;
+use crate::cli::output::{Paint, count};
 use crate::cli::topology;
 use crate::engine::{GPU, NIC};
 use crate::model::{
@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Prints the plan, ending with a line break.
-pub fn print(room: &Room<'_>, seated: &[Seated], fill: Option<(&Pod, &Fill)>, style: Style) -> String {
+pub fn print(room: &Room<'_>, seated: &[Seated], fill: Option<(&Pod, &Fill)>, paint: Paint) -> String {
     let copies = fill.iter().flat_map(|(_, fill)| &fill.seated);
     let all: Vec<&Seated> = seated.iter().chain(copies).collect();
-    let page = Page { room, all: &all, style };
+    let page = Page { room, all: &all, paint };
     let mut text = page.machine();
     text += &page.nodes();
     text += &page.rejected();
@@ -42,7 +42,7 @@ pub(super) fn headline(room: &Room<'_>) -> String {
 struct Page<'a> {
     room: &'a Room<'a>,
     all: &'a [&'a Seated],
-    style: Style,
+    paint: Paint,
 }
 
 impl Page<'_> {
@@ -53,7 +53,7 @@ impl Page<'_> {
     /// A section for each node, then one for each set of nodes that a container lies across, then the
     /// shared pool.
     fn nodes(&self) -> String {
-        let mut table = Table::new(self.style);
+        let mut table = Table::new(self.paint);
         for node in &self.room.topology.numa_nodes {
             table.heading(self.title(node));
             self.rows(&mut table, &[node.id].into_iter().collect());
@@ -165,7 +165,7 @@ impl Page<'_> {
         }
         let mut text = String::new();
         for (titles, evidence) in told {
-            let _ = write!(text, "\n{} {}\n{evidence}", self.style.red("rejected:"), some_of(&titles));
+            let _ = write!(text, "\n{} {}\n{evidence}", self.paint.red("rejected:"), some_of(&titles));
         }
         text
     }
@@ -202,7 +202,7 @@ impl Page<'_> {
         }
         let mut text = String::new();
         for (titles, note) in told {
-            let _ = writeln!(text, "{}", self.style.dim(&format!("note: {}: {note}", some_of(&titles))));
+            let _ = writeln!(text, "{}", self.paint.dim(&format!("note: {}: {note}", some_of(&titles))));
         }
         if text.is_empty() { text } else { format!("\n{text}") }
     }
@@ -213,7 +213,7 @@ impl Page<'_> {
             None => format!("\n{fits}\n"),
             Some(rejection) => {
                 let (first, parts) = (runs_out(fill), parts(fill));
-                let (head, largest) = (self.style.bold(&fits), self.beyond(rejection));
+                let (head, largest) = (self.paint.bold(&fits), self.beyond(rejection));
                 format!("\n{head}{first}\n{parts}the next one is told:\n  {rejection}\n{largest}")
             }
         }

@@ -1,6 +1,7 @@
 //! `maitred status`: who holds what on this node, and what is free.
 
 mod largest;
+mod picture;
 mod read;
 mod text;
 
@@ -9,8 +10,7 @@ pub use read::{
 };
 
 use super::node::{Node, Place};
-use super::output::{self, Format};
-use super::plan;
+use super::output::{self, Drawn, Paint};
 use super::{CliError, Exit};
 
 /// Show who holds what on this node
@@ -26,7 +26,7 @@ pub struct Args {
     pub place: Place,
     /// What to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Format,
+    pub output: Drawn,
 }
 
 /// Prints the node.
@@ -34,10 +34,12 @@ pub struct Args {
 /// # Errors
 /// The configuration, the machine or the store cannot be read.
 pub fn run(args: &Args) -> Result<Exit, CliError> {
-    let status = read::status(&Node::read(&args.place)?);
+    let node = Node::read(&args.place)?;
+    let status = read::status(&node);
     output::print(&match args.output {
-        Format::Text => text::print(&status, plan::style()),
+        Drawn::Text => text::print(&status, Paint::of_stdout()),
         // Maps with text keys, numbers and lists: nothing in there can fail to print.
-        Format::Json => serde_json::to_string_pretty(&status).unwrap_or_default() + "\n",
+        Drawn::Json => serde_json::to_string_pretty(&status).unwrap_or_default() + "\n",
+        Drawn::Svg => picture::print(&status, &node),
     })
 }

@@ -1,53 +1,70 @@
 //! The node for people: the daemon in a line, a section a node, the pool, what fits.
 
 use super::read::{DaemonStatus, Free, Holder, HolderState, LargestPod, NodeStatus, Status};
-use crate::cli::output::count;
-use crate::cli::plan::table::{Style, Table};
+use crate::cli::output::{Paint, count};
+use crate::cli::plan::table::Table;
 use crate::cli::plan::text::{cpus, devices};
 use crate::model::{Bytes, CpuSet, NodeSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-pub(super) fn print(status: &Status, style: Style) -> String {
-    let mut text = header(status, style);
-    text += &sections(status, style).print();
+pub(super) fn print(status: &Status, paint: Paint) -> String {
+    let mut text = header(status, paint);
+    text += &sections(status, paint).print();
     let _ = writeln!(text, "\n{}", pool(status));
-    match status.largest.as_slice() {
-        [] => text.push_str("no pod with exclusive CPUs fits now\n"),
-        pods => pods.iter().for_each(|pod| {
-            let _ = writeln!(text, "largest pod that fits now: {}", largest(pod));
-        }),
-    }
+    fits(status).iter().for_each(|line| text += &format!("{line}\n"));
     for note in &status.notes {
-        let _ = writeln!(text, "{}", style.dim(&format!("note: {note}")));
+        let _ = writeln!(text, "{}", paint.dim(&format!("note: {note}")));
     }
     text
 }
 
-fn header(status: &Status, style: Style) -> String {
+fn header(status: &Status, paint: Paint) -> String {
+    let mut text = String::new();
+    for State { bad, rest } in states(status) {
+        let _ = writeln!(text, "{}{rest}", paint.red(bad));
+    }
+    let nodes = count(status.nodes.len(), "node");
+    let _ = writeln!(text, "{nodes}; {}\n", rules(status));
+    text
+}
+
+/// A sentence about the daemon.
+pub(super) struct State {
+    /// Its first words, where they are bad news.
+    pub bad: &'static str,
+    /// The rest of it.
+    pub rest: String,
+}
+
+/// Whether anybody places containers now.
+pub(super) fn states(status: &Status) -> Vec<State> {
     let daemon = &status.daemon;
-    let mut text = match daemon.running {
-        true => running(daemon),
-        false => style.red("daemon not running") + ": shown is what the allocations in the store say\n",
-    };
+    let mut states = vec![match daemon.running {
+        true => State { bad: "", rest: running(daemon) },
+        false => State {
+            bad: "daemon not running",
+            rest: ": shown is what the allocations in the store say".into(),
+        },
+    }];
     if daemon.mode == "audit" {
-        text += "audit mode: verdicts are logged and nothing is pinned; `maitred explain POD` tells what would be\n";
+        let rest = "audit mode: verdicts are logged and nothing is pinned; `maitred explain POD` tells what would be";
+        states.push(State { bad: "", rest: rest.into() });
     }
     if let Some(off) = &daemon.off {
         let why = if off.reason.is_empty() { String::new() } else { format!(": {}", off.reason) };
-        let _ = writeln!(
-            text,
-            "{} for {} (by {}){why}; containers start unpinned until `maitred on`",
-            style.red("off"),
-            ago(off.seconds),
-            off.by
-        );
+        let (ago, by) = (ago(off.seconds), &off.by);
+        let rest = format!(" for {ago} (by {by}){why}; containers start unpinned until `maitred on`");
+        states.push(State { bad: "off", rest });
     }
-    let authority =
-        daemon.authority.as_ref().map(|who| format!(", CPUs picked by {who}")).unwrap_or_default();
-    let nodes = count(status.nodes.len(), "node");
-    let _ = writeln!(text, "{nodes}; policy {}, scope {}{authority}\n", status.policy, status.scope);
-    text
+    states
+}
+
+/// By which rules containers are placed, and by whom.
+pub(super) fn rules(status: &Status) -> String {
+    let authority = status.daemon.authority.as_ref();
+    let authority = authority.map(|who| format!(", CPUs picked by {who}")).unwrap_or_default();
+    format!("policy {}, scope {}{authority}", status.policy, status.scope)
 }
 
 fn running(daemon: &DaemonStatus) -> String {
@@ -58,7 +75,7 @@ fn running(daemon: &DaemonStatus) -> String {
         (Some(runtime), false) => format!("not connected{since}, last with {runtime}"),
         (None, _) => format!("waiting for a runtime{since}"),
     };
-    format!("daemon running ({pid}{}): {runtime}\n", daemon.mode)
+    format!("daemon running ({pid}{}): {runtime}", daemon.mode)
 }
 
 fn ago(seconds: u64) -> String {
@@ -70,8 +87,8 @@ fn ago(seconds: u64) -> String {
     }
 }
 
-fn sections(status: &Status, style: Style) -> Table {
-    let mut table = Table::new(style);
+fn sections(status: &Status, paint: Paint) -> Table {
+    let mut table = Table::new(paint);
     for node in &status.nodes {
         table.heading(title(node));
         rows(&mut table, status, &NodeSet::single(node.id));
@@ -107,23 +124,33 @@ fn title(node: &NodeStatus) -> String {
 
 fn rows(table: &mut Table, status: &Status, nodes: &NodeSet) {
     for holder in status.holders.iter().filter(|holder| holder.nodes == *nodes) {
-        table.row(vec![
-            holder.pod.clone().unwrap_or_else(|| holder.pod_uid.clone()),
-            holder.container.clone(),
-            state(holder),
-            cpus(holder.cpus.as_ref().unwrap_or(&CpuSet::new())),
-            devices("GPU", holder.gpus.iter().map(|gpu| gpu.name.clone()).collect()),
-            devices("NIC", holder.nics.clone()),
-            if holder.memory_bytes > 0 { Bytes(holder.memory_bytes).to_string() } else { String::new() },
-            pages(&holder.hugepages),
-        ]);
+        let mut cells = vec![pod(holder), holder.container.clone(), state(holder).to_owned()];
+        cells.extend(has(holder));
+        table.row(cells);
     }
 }
 
-fn state(holder: &Holder) -> String {
+/// How people call a holder's pod.
+pub(super) fn pod(holder: &Holder) -> String {
+    holder.pod.clone().unwrap_or_else(|| holder.pod_uid.clone())
+}
+
+/// What it has: CPUs, GPUs, NICs, memory, huge pages; empty where it has none.
+pub(super) fn has(holder: &Holder) -> [String; 5] {
+    [
+        cpus(holder.cpus.as_ref().unwrap_or(&CpuSet::new())),
+        devices("GPU", holder.gpus.iter().map(|gpu| gpu.name.clone()).collect()),
+        devices("NIC", holder.nics.clone()),
+        if holder.memory_bytes > 0 { Bytes(holder.memory_bytes).to_string() } else { String::new() },
+        pages(&holder.hugepages),
+    ]
+}
+
+/// Where in its life it is, unless it runs.
+pub(super) fn state(holder: &Holder) -> &'static str {
     match holder.state {
-        HolderState::Running => String::new(),
-        HolderState::Stopped => "stopped, kept".into(),
+        HolderState::Running => "",
+        HolderState::Stopped => "stopped, kept",
     }
 }
 
@@ -147,12 +174,21 @@ fn pages(pages: &BTreeMap<String, u64>) -> String {
     sizes.join(" ")
 }
 
-fn pool(status: &Status) -> String {
+/// Who shares which CPUs.
+pub(super) fn pool(status: &Status) -> String {
     let sharing = match status.pool.containers {
         Some(number) => count(number, "container"),
         None => "an unknown number of containers".into(),
     };
     format!("shared pool: {sharing} on {}", cpus(&status.pool.cpus))
+}
+
+/// What could be placed now.
+pub(super) fn fits(status: &Status) -> Vec<String> {
+    match status.largest.as_slice() {
+        [] => vec!["no pod with exclusive CPUs fits now".into()],
+        pods => pods.iter().map(|pod| format!("largest pod that fits now: {}", largest(pod))).collect(),
+    }
 }
 
 fn largest(pod: &LargestPod) -> String {

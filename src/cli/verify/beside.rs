@@ -1,16 +1,14 @@
 //! What is beside the placements: who else may run on CPUs that are somebody's alone, and what nobody placed.
 
+use super::asked;
 use crate::cli::CliError;
 use crate::cli::node::Node;
 use crate::decision::{Decision, Event, Mode, Seen, Settings, step};
 use crate::host::{self, Cgroups, FoundContainer, HostProcess};
 use crate::ledger::Record;
-use crate::model::{
-    ContainerFacts, ContainerKey, ContainerName, ContainerState, CpuSet, HugepageHints, PodFacts,
-    PolicyCalls, Resources,
-};
+use crate::model::{ContainerKey, ContainerName, CpuSet};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What was found beside the placements.
 #[derive(Debug, Default, Serialize)]
@@ -119,7 +117,7 @@ impl Beside {
 
     /// What would become of it if it were created now: decided as any other, with nothing carried out.
     fn today(&mut self, node: &Node, cgroups: &Cgroups, one: &FoundContainer) {
-        let Some((pod, container)) = facts(node, cgroups, one) else { return };
+        let Some((pod, container)) = asked::facts(node, cgroups, one) else { return };
         let settings = Settings { mode: Mode::Audit, ..node.settings.clone() };
         let mut state = node.state.clone();
         let outcome = step(&mut state, Event::Create(pod, container), &settings);
@@ -198,53 +196,11 @@ fn owned(node: &Node) -> Vec<Owned> {
 }
 
 fn called(node: &Node, one: &FoundContainer) -> String {
-    let pod = node.names.pod(&one.pod).unwrap_or(one.pod.as_str());
-    let container = node.names.container(&one.id).map_or(one.id.as_str(), ContainerName::as_str);
-    format!("{pod}/{container}")
-}
-
-/// A container as a runtime would have shown it, as far as its cgroup and its first process tell.
-fn facts(node: &Node, cgroups: &Cgroups, one: &FoundContainer) -> Option<(PodFacts, ContainerFacts)> {
-    let limits = cgroups.limits(&one.cgroups_path).ok()?;
-    let pid = cgroups.processes(&one.cgroups_path).ok()?.first().copied()?;
-    let (namespace, name) = node.names.pod(&one.pod).and_then(|pod| pod.split_once('/')).unwrap_or_default();
-    let pod = PodFacts {
-        id: "verify".into(),
-        uid: one.pod.clone(),
-        name: name.to_owned(),
-        namespace: namespace.to_owned(),
-        annotations: BTreeMap::new(),
-        runtime_handler: String::new(),
-        cgroup_parent: one.pod_cgroup.clone(),
-        cgroups_path: String::new(),
-        resources: None,
-    };
-    let milli = limits.cpu_milli;
-    let resources = Resources {
-        // A Guaranteed container's request is its limit; of others it is not asked for.
-        shares: milli.map(|milli| (milli.saturating_mul(1024) / 1000).max(2)),
-        quota: milli.map(|milli| i64::try_from(milli.saturating_mul(100)).unwrap_or(i64::MAX)),
-        period: milli.map(|_| 100_000),
-        memory_limit: limits.memory.and_then(|bytes| i64::try_from(bytes.0).ok()),
-        ..Resources::default()
-    };
-    let container = ContainerFacts {
-        id: one.id.clone(),
-        sandbox: pod.id.clone(),
-        name: node.names.container(&one.id).cloned().unwrap_or_else(|| one.id.as_str().into()),
-        state: ContainerState::Running,
-        annotations: BTreeMap::new(),
-        args: Vec::new(),
-        env: host::environment(&node.sysroot, pid).unwrap_or_default(),
-        mounts: Vec::new(),
-        devices: Vec::new(),
-        cdi_devices: Vec::new(),
-        cgroups_path: one.cgroups_path.clone(),
-        oom_score_adj: host::oom_score_adj(&node.sysroot, pid).ok().flatten(),
-        resources,
-        policy_calls: PolicyCalls::default(),
-        hugepages: HugepageHints::default(),
-        pid: Some(pid),
-    };
-    Some((pod, container))
+    let (pod, container) = (node.names.pod(&one.pod), node.names.container(&one.id));
+    let party = pod.zip(container).is_none().then(|| node.party(one.id.as_str())).flatten();
+    let party = party.filter(|party| party.in_kubernetes && !party.pod.name.is_empty());
+    let told = party.as_ref().map(|party| format!("{}/{}", party.pod.namespace, party.pod.name));
+    let pod = pod.or(told.as_deref()).unwrap_or(one.pod.as_str());
+    let container = container.or(party.as_ref().map(|party| &party.container.name));
+    format!("{pod}/{}", container.map_or(one.id.as_str(), ContainerName::as_str))
 }

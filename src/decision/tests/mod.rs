@@ -4,6 +4,7 @@ mod adoption;
 mod allotments;
 mod answers;
 mod anything;
+mod choosing;
 mod elsewhere;
 mod found;
 mod kubelet;

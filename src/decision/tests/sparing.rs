@@ -33,6 +33,21 @@ fn audit_says_everything_and_changes_nothing() {
     assert_eq!(node.held(), 3, "the ledger is simulated");
 }
 
+/// It starts all the same; the word that it would have been refused is to stay the last one.
+#[test]
+fn what_audit_would_have_refused_is_decided_about_once() {
+    let mut node = Node::with(Settings { mode: Mode::Audit, ..settings() });
+    let (pod, wide) = (pod("a"), whole("a", 5));
+    node.step(allotted(&pod, &[("a", "nvidia.com/gpu", &["GPU-a"])]));
+    assert_eq!(node.create(&pod, &wide).verdicts[0].decision, Decision::Rejected);
+    let started = node.step(Event::Started(pod.clone(), wide.clone()));
+    assert_eq!(started.verdicts, []);
+    assert_eq!(held_gpus(&node, "a"), ["GPU-a"], "it has what the kubelet gave it");
+    node.stop(&pod, &wide);
+    node.step(Event::StopPod(pod));
+    assert_eq!(node.held(), 0);
+}
+
 #[test]
 fn off_lets_everything_through_and_on_catches_up() {
     let mut node = Node::new();

@@ -183,7 +183,7 @@ async fn leave(runtime: &FakeRuntime, name: &str) {
     runtime.plugin.stop_pod_sandbox(patience(), &pod_request(name)).await.unwrap();
 }
 
-/// The real binary, on this machine: needs root.
+/// The real binary, on this machine, with its metrics and its journal: needs root.
 #[test]
 #[ignore = "a measurement"]
 fn resident_memory() {
@@ -201,13 +201,20 @@ fn resident_memory() {
             .unwrap();
         let runtime = with_200_shared(&place, &listener).await;
         println!("resident with {SHARED} containers: {}", resident(daemon.id()));
+        let mut changes_nobody = Vec::new();
         for n in 0..1000 {
             let name = format!("b{n}");
             let mut pod = guaranteed_pod(&name);
             pod.linux.as_mut().unwrap().cgroup_parent = format!("/kubepods/besteffort/poduid-{name}");
-            runtime.create(pod, shared(&name)).await.unwrap();
+            let (request, asked) = (shared(&name), Instant::now());
+            runtime.create(pod, request).await.unwrap();
+            changes_nobody.push(asked.elapsed());
             leave(&runtime, &name).await;
         }
+        let journal = std::fs::metadata(store.path().join("maitred/verdicts")).map_or(0, |file| file.len());
+        assert!(journal > 0, "no verdict is in the journal");
+        println!("journal: {journal} bytes");
+        print("CreateContainer that changes nobody else, with metrics and journal", changes_nobody);
         println!("after 1000 creates and stops: {}", resident(daemon.id()));
         daemon.kill().unwrap();
         daemon.wait().unwrap();
