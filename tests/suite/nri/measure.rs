@@ -214,7 +214,7 @@ fn resident_memory() {
     });
 }
 
-fn resident(pid: u32) -> String {
+pub(super) fn resident(pid: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.trim_start_matches("VmRSS:").trim().to_owned()

@@ -3,6 +3,7 @@
 mod deadline;
 mod events;
 mod handshake;
+mod life;
 mod load;
 mod measure;
 mod reconnect;
