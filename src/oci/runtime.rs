@@ -38,6 +38,7 @@ fn features(runtime: Option<&Path>, desk: &Desk, party: &Party) -> Features {
         args: true,
         add_cdi: false,
         remove_devices: true,
+        ..Features::default()
     }
 }
 

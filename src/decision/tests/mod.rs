@@ -9,6 +9,7 @@ mod found;
 mod kubelet;
 mod life;
 mod memory;
+mod others;
 mod rivals;
 mod seating;
 mod sparing;

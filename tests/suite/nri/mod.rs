@@ -6,6 +6,7 @@ mod handshake;
 mod life;
 mod load;
 mod measure;
+mod process;
 mod reconnect;
 mod swaps;
 

@@ -239,8 +239,13 @@ impl Node {
             _ => plugin.remove_container(context(), &of_container()).await,
         };
         answer.unwrap();
-        if event == Event::POST_START_CONTAINER {
-            self.sim.borrow_mut().looked_after();
+        if let (Event::POST_START_CONTAINER, Some(started)) = (event, container) {
+            let mut sim = self.sim.borrow_mut();
+            sim.looked_after();
+            // A word that comes late counts: the end of what has ended meanwhile is told after it.
+            if let Some(one) = sim.containers.get_mut(&started.id) {
+                one.told = false;
+            }
         }
     }
 

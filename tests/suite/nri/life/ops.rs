@@ -145,15 +145,19 @@ impl Node {
     }
 
     /// The next attempt of a pod's container: the kubelet makes one when the last has ended, and always asks alike.
-    fn attempt(&self, pod: &PodFacts, name: u8) -> ContainerFacts {
+    fn attempt(&self, pod: &PodFacts, name: u8) -> Option<ContainerFacts> {
         let mut sim = self.sim.borrow_mut();
+        let key = ContainerKey::new(pod.uid.clone(), ContainerName::new(format!("c{name}")));
+        if !sim.making.insert(key) {
+            return None;
+        }
         let number: u8 = pod.name[1..].parse::<u32>().map_or(0, |number| (number % 251) as u8);
         let asked = pods::container(sim.fresh(), pod, name, (number ^ (name * 3)) % 10);
         let before = |one: &Container| one.made.sandbox == pod.id && one.made.name == asked.name;
         let alive: Vec<ContainerId> =
             sim.alive().filter(|(_, one)| before(one)).map(|(id, _)| id.clone()).collect();
         alive.iter().for_each(|id| sim.end(id));
-        asked
+        Some(asked)
     }
 
     async fn make(&self, which: u8, name: u8, start: bool, dies: u8) {
@@ -164,10 +168,12 @@ impl Node {
             2 => Dies::Answered,
             _ => Dies::Not,
         };
-        let asked = self.attempt(&pod, name);
-        let id = asked.id.clone();
+        let Some(asked) = self.attempt(&pod, name) else { return };
+        let (id, key) = (asked.id.clone(), ContainerKey::new(pod.uid.clone(), asked.name.clone()));
         let due = due(&pod, &asked);
-        if let Err(text) = self.create(asked, dies).await {
+        let created = self.create(asked, dies).await;
+        self.sim.borrow_mut().making.remove(&key);
+        if let Err(text) = created {
             assert!(!exempt(&pod) || self.has_stopped(&pod), "the exempt are never refused: {text}");
             return;
         }
@@ -190,9 +196,10 @@ impl Node {
     fn unasked(&self, what: Option<(u8, u8)>) {
         let Some((which, name)) = what else { return };
         let Some(pod) = self.living(which) else { return };
-        let asked = self.attempt(&pod, name);
+        let Some(asked) = self.attempt(&pod, name) else { return };
         let id = asked.id.clone();
         let mut sim = self.sim.borrow_mut();
+        sim.making.remove(&ContainerKey::new(pod.uid, asked.name.clone()));
         sim.make(asked, None);
         sim.start(&id);
     }

@@ -58,6 +58,8 @@ pub struct Sim {
     pub pods: BTreeMap<String, Pod>,
     pub containers: BTreeMap<ContainerId, Container>,
     pub seats: BTreeMap<ContainerKey, Seat>,
+    /// Those that are being made: the kubelet makes no second one beside them.
+    pub making: BTreeSet<ContainerKey>,
     pub numbers: u32,
     /// containerd's.
     pub life: u32,
@@ -81,6 +83,7 @@ impl Sim {
             pods: BTreeMap::new(),
             containers: BTreeMap::new(),
             seats: BTreeMap::new(),
+            making: BTreeSet::new(),
             numbers: 0,
             life: 0,
             lose: None,
