@@ -60,9 +60,10 @@ impl nri::Devices for Machine {
     fn read(&self) -> Result<Topology, BoxError> {
         let topology = with_gpus(&self.root, &self.options)?;
         tracing::info!(
+            cpus = topology.cpus.len(),
             gpus = topology.gpus.len(),
             cdi = topology.cdi.len(),
-            "devices have changed: read again"
+            "the machine has changed: read again"
         );
         self.last().read = topology.clone();
         Ok(topology)

@@ -11,6 +11,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     cgroups: Cgroups,
     patience: Duration,
     seen: Arc<Mutex<Seen>>,
+    /// It has been said that nothing can be written any more.
+    read_only: AtomicBool,
 }
 
 #[derive(Default)]
@@ -34,7 +37,7 @@ struct Seen {
 impl Shared {
     /// `patience` is how long to wait for one's turn.
     pub fn new(store: Option<Store>, cgroups: Cgroups, patience: Duration) -> Self {
-        Self { store, cgroups, patience, seen: Arc::default() }
+        Self { store, cgroups, patience, seen: Arc::default(), read_only: AtomicBool::new(false) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -49,6 +52,13 @@ impl Shared {
         let noted = self.own_change(store, || store.note_told(&update.id, &update.cpus));
         if let Err(error) = noted {
             tracing::warn!(container_id = %update.id, %error, "its new cpuset is not noted");
+        }
+    }
+
+    /// Once for as long as it lasts.
+    fn say_read_only(&self, error: &StoreError) {
+        if !self.read_only.swap(true, Ordering::Relaxed) {
+            tracing::error!(%error, "going on in memory: what is decided now outlives maitred in the containers alone");
         }
     }
 
@@ -111,6 +121,9 @@ impl Hints for Shared {
             None => store.remove(key).map(|_| ()),
         });
         if let Err(error) = changed {
+            if error.is_read_only() {
+                return self.say_read_only(&error);
+            }
             tracing::warn!(%key, %error, "a container's seat is not remembered: it may lose it if maitred restarts while it is stopped");
         }
     }
@@ -118,7 +131,18 @@ impl Hints for Shared {
     fn turn(&self) -> Result<Box<dyn Any>, BoxError> {
         match &self.store {
             // Half of the deadline: the decision itself needs a fraction of the rest.
-            Some(store) => Ok(Box::new(store.turn(self.patience / 2)?)),
+            Some(store) => match store.turn(self.patience / 2) {
+                Ok(turn) => {
+                    self.read_only.store(false, Ordering::Relaxed);
+                    Ok(Box::new(turn))
+                }
+                // Nobody else can write there either: as without a store.
+                Err(error) if error.is_read_only() => {
+                    self.say_read_only(&error);
+                    Ok(Box::new(()))
+                }
+                Err(error) => Err(error.into()),
+            },
             None => Ok(Box::new(())),
         }
     }

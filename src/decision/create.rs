@@ -13,7 +13,9 @@ use super::{
 };
 use crate::engine::GPU;
 use crate::ledger::{RECORD_ANNOTATION, Record};
-use crate::model::{ContainerFacts, ContainerKind, DeviceRequest, NodeSet, Placement, PodFacts, Rejection};
+use crate::model::{
+    ContainerFacts, ContainerKind, CpuSet, DeviceRequest, NodeSet, Placement, PodFacts, Rejection,
+};
 use std::collections::BTreeSet;
 
 /// Seats a container, or refuses it.
@@ -237,22 +239,51 @@ fn share(
     pod: &PodFacts,
     container: &ContainerFacts,
     near: Option<NodeSet>,
-    line: Verdict,
+    mut line: Verdict,
     settings: &Settings,
 ) -> Outcome {
+    let rival = rival(state, pod, container, settings);
     state.track(key(pod, container), container, &pod.id, shared_role(pod, near, settings));
+    if let (Some(_), Some(live)) = (&rival, state.live.get_mut(&container.id)) {
+        live.within = container.resources.cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty());
+    }
+    if let Some(rival) = &rival {
+        (line.warn, line.reason) = (true, format!("{}; {rival}", line.reason));
+    }
     let cpus =
         state.live.get(&container.id).and_then(|live| state.wanted(live, &state.pool(settings), settings));
     let mut outcome = Outcome { verdicts: vec![line], ..Outcome::default() };
     if let Some(cpus) = cpus {
         state.tell(&container.id, &cpus);
         // The whole machine is what it has anyway: nothing is set where nothing is taken.
-        if cpus != state.topology.cpus || !container.resources.cpus.is_empty() {
+        let differs = cpus != state.topology.cpus || !container.resources.cpus.is_empty();
+        if differs && rival.is_none() {
+            state.live.entry(container.id.clone()).and_modify(|live| live.unproven = true);
             outcome.reply = Reply::Adjust(Box::new(Edit { cpus: Some(cpus), ..Edit::default() }));
         }
     }
     outcome.updates = state.spread(settings);
     outcome
+}
+
+/// Who else seems to set cpusets on this node, in words. What two plugins set makes a container fail, also one of the
+/// system; so it is made without, and its cgroup is written once it runs.
+fn rival(state: &State, pod: &PodFacts, container: &ContainerFacts, settings: &Settings) -> Option<String> {
+    if !settings.features.rivals || settings.authority == CpuAuthority::Kubelet {
+        return None;
+    }
+    let set = &container.resources.cpus;
+    if !set.is_empty() {
+        return Some(format!(
+            "its CPUs {set} were set before us, by another NRI plugin or the kubelet: left so, and its cgroup is kept \
+             off the CPUs of others once it runs"
+        ));
+    }
+    state.spurned.contains(&key(pod, container)).then(|| {
+        "made with a cpuset it did not start the last time, as where another NRI plugin sets one too: made without, and \
+         its cgroup is written once it runs"
+            .to_owned()
+    })
 }
 
 fn share_exempt(

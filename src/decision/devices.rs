@@ -145,6 +145,16 @@ pub(super) fn env_shows_all(container: &ContainerFacts) -> bool {
     visible(container).iter().any(|word| word.eq_ignore_ascii_case("all"))
 }
 
+/// Whether GPUs are put into it that the runtime does not know of: NVIDIA's legacy mode, by the environment and a hook.
+pub(super) fn has_legacy_gpus(container: &ContainerFacts) -> bool {
+    let named = env(container, VISIBLE).map_or_else(
+        || !visible(container).is_empty(),
+        |value| !matches!(value.trim().to_ascii_lowercase().as_str(), "" | "void" | "none"),
+    );
+    let known = container.devices.iter().any(|node| node.path.starts_with("/dev/nvidia"));
+    named && !known
+}
+
 /// A path without what does not change where it leads: `//`, `.` and `..`.
 pub(super) fn clean(path: &str) -> String {
     let mut parts = Vec::new();

@@ -94,6 +94,9 @@ impl State {
             told: known.told.clone(),
             tried: None,
             elsewhere: true,
+            within: None,
+            unproven: false,
+            legacy_gpus: false,
             claims: Default::default(),
         };
         self.live.insert(known.record.id.clone(), live);
@@ -109,8 +112,10 @@ impl State {
 
 impl Outcome {
     /// No answer of ours reaches containers that others have made: their cgroups are written.
-    pub(super) fn write_elsewhere(&mut self, state: &State) {
-        let theirs = |id: &ContainerId| state.live.get(id).is_some_and(|live| live.elsewhere);
+    pub(super) fn write_elsewhere(&mut self, state: &State, settings: &Settings) {
+        let by_cgroup =
+            |live: &Live| live.elsewhere || (live.legacy_gpus && settings.features.rewrites_devices);
+        let theirs = |id: &ContainerId| state.live.get(id).is_some_and(by_cgroup);
         let (writes, updates) =
             std::mem::take(&mut self.updates).into_iter().partition(|update| theirs(&update.id));
         self.updates = updates;

@@ -118,6 +118,7 @@ pub(super) fn seat(
 pub(super) fn stop(state: &mut State, pod: &PodFacts, why: &str, settings: &Settings) -> Outcome {
     state.pods.remove(&pod.id);
     state.live.retain(|_, live| live.sandbox != pod.id);
+    state.spurned.retain(|key| key.pod != pod.uid);
     let released = match state.has_other_sandbox(&pod.uid, &pod.id) {
         true => release_of_sandbox(state, &pod.id),
         false => {

@@ -113,6 +113,11 @@ pub struct Features {
     pub add_cdi: bool,
     /// A device that was put in can be taken away again (NRI ≥ 0.10).
     pub remove_devices: bool,
+    /// There are others who may set what we set, and a container for which two set the same is not made (NRI).
+    pub rivals: bool,
+    /// The runtime's update of a container can take devices from it that came behind the runtime's back (crun under
+    /// cgroup v1 writes the device rules anew; which runtime it is NRI does not tell).
+    pub rewrites_devices: bool,
 }
 
 /// Everything that governs [`super::step`] beside the state and the event.

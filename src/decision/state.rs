@@ -1,6 +1,6 @@
 //! What the reducer remembers between events: the ledger, and which container is told which CPUs.
 
-use super::{AnnotationPool, CpuAuthority, CpusetUpdate, Known, Observed, Pages, Settings, machine};
+use super::{AnnotationPool, CpuAuthority, CpusetUpdate, Known, Observed, Pages, Settings, devices, machine};
 use crate::engine::{Machine, MachineError, Reserve};
 use crate::ledger::Ledger;
 use crate::model::{
@@ -24,6 +24,8 @@ pub struct State {
     pub(super) sandbox_of: BTreeMap<ContainerKey, String>,
     /// What others have made, by key.
     pub(super) elsewhere: BTreeMap<ContainerKey, Known>,
+    /// Shared containers whose last attempt was made with a cpuset of ours and never started.
+    pub(super) spurned: BTreeSet<ContainerKey>,
     /// The machine's huge pages as last read.
     pub(super) pages: Pages,
     /// What the kubelet allotted to pods, until they end.
@@ -48,6 +50,12 @@ pub(super) struct Live {
     pub(super) tried: Option<(CpuSet, CpuSet)>,
     /// Somebody else has made it: only its cgroup can be written.
     pub elsewhere: bool,
+    /// CPUs that another NRI plugin has set: of the shared pool it has these, where there are any of them.
+    pub within: Option<CpuSet>,
+    /// The answer to its create has set its CPUs, and it has not started since.
+    pub unproven: bool,
+    /// GPUs that it has were put in behind the runtime's back.
+    pub legacy_gpus: bool,
 }
 
 /// Where a live container's CPUs come from.
@@ -80,6 +88,7 @@ impl State {
             live: BTreeMap::new(),
             sandbox_of: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
+            spurned: BTreeSet::new(),
             pages: Pages::default(),
             allotments: BTreeMap::new(),
             reserve: reserve.clone(),
@@ -141,11 +150,9 @@ impl State {
         Some(pod.cgroup_parent.as_str()).filter(|path| !path.is_empty())
     }
 
-    /// The machine's devices are these from now on; the rest of it stays. What is held is held still.
-    pub(super) fn refresh(&mut self, devices: Topology) {
-        let Topology { gpus, nics, pci, cdi, mig_nodes, nodes, .. } = devices;
-        let topology = Topology { gpus, nics, pci, cdi, mig_nodes, nodes, ..(*self.topology).clone() };
-        // A machine that could be decided about cannot have become another by its devices.
+    /// The machine is this from now on: devices have come or gone, or CPUs. What is held is held still.
+    pub(super) fn refresh(&mut self, topology: Topology) {
+        // One that cannot be decided about is as good as not read.
         let Ok(machine) = machine(&topology, &self.reserve, &self.pool) else { return };
         self.topology = Arc::new(topology);
         self.machine = Arc::new(machine);
@@ -179,6 +186,9 @@ impl State {
             told: None,
             tried: None,
             elsewhere: false,
+            within: None,
+            unproven: false,
+            legacy_gpus: devices::has_legacy_gpus(container),
         };
         self.live.insert(container.id.clone(), live);
     }
@@ -188,6 +198,10 @@ impl State {
         if settings.authority == CpuAuthority::Kubelet {
             return None;
         }
+        let pool = match live.within.as_ref().map(|within| pool.intersection(within)) {
+            Some(narrow) if !narrow.is_empty() => &narrow.clone(),
+            _ => pool,
+        };
         let wanted = match &live.role {
             Role::Exclusive => self.ledger.get(&live.key)?.placement.cpus.clone(),
             Role::Reserved => settings.reserved.intersection(&self.topology.cpus),

@@ -33,7 +33,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
         }
         Event::Devices(devices) => {
             state.refresh(*devices);
-            Outcome::default()
+            Outcome { writes: state.spread(settings), ..Outcome::default() }
         }
         Event::Observe(observed) => observe(state, &observed, settings),
         Event::Update(pod, container, wanted) => update(state, &pod, &container, &wanted, settings),
@@ -56,7 +56,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
             Outcome::default()
         }
     };
-    outcome.write_elsewhere(state);
+    outcome.write_elsewhere(state, settings);
     match settings.mode {
         Mode::Enforce => {}
         Mode::Audit => outcome.only_say(),
@@ -119,7 +119,11 @@ pub(super) fn refused(pod: &PodFacts, container: Option<&ContainerFacts>, reject
 
 /// Its CPUs go to the shared pool, its seat stays closed to others while the pod lives.
 fn stop(state: &mut State, pod: &PodFacts, container: &ContainerFacts) {
-    state.live.remove(&container.id);
+    let live = state.live.remove(&container.id);
+    // Made with a cpuset of ours and given up before it ran: another plugin may have set that too.
+    if let Some(live) = live.filter(|live| live.unproven) {
+        state.spurned.insert(live.key);
+    }
     state.ledger.lend(&key(pod, container), &container.id);
 }
 

@@ -53,7 +53,8 @@ pub(super) fn started(
     settings: &Settings,
 ) -> Outcome {
     let key = key(&pod, container);
-    if state.live.contains_key(&container.id) {
+    if let Some(live) = state.live.get_mut(&container.id) {
+        live.unproven = false;
         state.ledger.confirm(&key, &container.id);
         return Outcome::default();
     }

@@ -1,5 +1,5 @@
-//! Whether devices may have changed: a few looks at what changes when a driver is loaded, MIG is set up or a CDI spec
-//! is written. The kernel's own `proc` gives new times at every look, so there it is names that count.
+//! Whether the machine may have changed: a few looks at what changes when a driver is loaded, MIG is set up, a CDI spec
+//! is written, or a CPU goes or comes back. The kernel's own `proc` gives new times at every look, so there it is names that count.
 
 use super::{NvmlLibrary, Options, Root, cdi, nvml};
 use std::path::PathBuf;
@@ -14,12 +14,17 @@ pub struct Sign {
 
 const GPUS: &str = "proc/driver/nvidia/gpus";
 const CAPABILITIES: &str = "proc/driver/nvidia/capabilities";
+const ONLINE: [&str; 2] = ["sys/devices/system/cpu/online", "sys/devices/system/node/online"];
 const NODES: [&str; 2] = ["dev/nvidiactl", "dev/nvidia0"];
 
 /// A look. What cannot be looked at is as good as absent.
 #[must_use]
 pub fn sign(root: &Root, options: &Options) -> Sign {
     let mut sign = Sign::default();
+    for list in ONLINE {
+        let online = root.read(list).ok().flatten();
+        sign.names.push((list.to_owned(), online.into_iter().collect()));
+    }
     sign.list(root, GPUS);
     for gpu in sign.list(root, CAPABILITIES) {
         let parts = format!("{CAPABILITIES}/{gpu}/mig");
@@ -63,7 +68,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_driver_a_mig_device_and_a_cdi_spec_are_seen_and_nothing_else_is() {
+    fn a_driver_a_mig_device_a_cdi_spec_and_a_cpu_are_seen_and_nothing_else_is() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("sys")).unwrap();
         let root = Root::open(dir.path()).unwrap();
@@ -81,6 +86,8 @@ mod tests {
             "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access",
             "dev/nvidiactl",
             "var/run/cdi/nvidia.yaml",
+            "sys/devices/system/cpu/online",
+            "sys/devices/system/node/online",
         ] {
             write(dir.path().join(path), "x");
             let now = look();

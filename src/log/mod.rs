@@ -1,11 +1,13 @@
 //! The log: one JSON object a line for journald, text for people on a terminal; on standard error, or in a file
 //! for hooks and the wrapper, whose standard error belongs to others. With the fields of the span it happens in.
 
+mod aside;
 mod brief;
 mod evidence;
 mod told;
 mod verdict;
 
+pub use aside::Writing;
 pub use told::{now, told};
 pub use verdict::{placement, verdict};
 
@@ -43,6 +45,25 @@ pub enum LogError {
 /// # Errors
 /// [`VARIABLE`] holds no filter, or a log was started before.
 pub fn start(config: LogConfig) -> Result<(), LogError> {
+    start_on(config, std::io::stderr)
+}
+
+/// Starts the log of a daemon, which waits for nobody who reads it. Its lines are written from [`Writing::begin`] on;
+/// a panic is a line like any other.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_aside(config: LogConfig) -> Result<Writing, LogError> {
+    let (aside, writing) = aside::pair();
+    start_on(config, move || aside.clone())?;
+    std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a thread panicked")));
+    Ok(writing)
+}
+
+fn start_on<W>(config: LogConfig, writer: W) -> Result<(), LogError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let variable = std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned());
     let filter = filter(config.level, variable.as_deref())?;
     let terminal = std::io::stderr().is_terminal();
@@ -51,7 +72,7 @@ pub fn start(config: LogConfig) -> Result<(), LogError> {
         LogFormat::Json => true,
         LogFormat::Text => false,
     };
-    let subscriber = subscriber(filter, json, terminal, std::io::stderr);
+    let subscriber = subscriber(filter, json, terminal, writer);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Started)
 }
 

@@ -222,8 +222,9 @@ impl Handler for Seating {
             }
         };
         // What the kernel knows of memory policies is not the runtime's to say.
-        let Features { preferred_many, weighted_interleave, .. } = setup.settings.features;
-        setup.settings.features = Features { preferred_many, weighted_interleave, ..host.features() };
+        let Features { preferred_many, weighted_interleave, rewrites_devices, .. } = setup.settings.features;
+        setup.settings.features =
+            Features { preferred_many, weighted_interleave, rewrites_devices, ..host.features() };
         if let Some(error) = decision::undeliverable(&setup.settings) {
             tracing::error!("{error}: containers that are to have a memory policy are refused");
         }

@@ -106,6 +106,7 @@ impl Host {
             args: from(Version::new(0, 10, 0)),
             remove_devices: from(Version::new(0, 10, 0)),
             add_cdi: from(Version::new(0, 7, 0)) && !self.drops_cdi(),
+            rivals: true,
             ..Features::default()
         }
     }

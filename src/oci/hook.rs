@@ -146,6 +146,7 @@ fn in_time(desk: &Desk, party: &Party) -> Features {
         args: true,
         add_cdi: false,
         remove_devices: true,
+        ..Features::default()
     }
 }
 

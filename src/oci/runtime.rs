@@ -39,6 +39,7 @@ fn features(runtime: &Path, desk: &Desk, party: &Party) -> Features {
         args: true,
         add_cdi: false,
         remove_devices: true,
+        ..Features::default()
     }
 }
 

@@ -7,10 +7,10 @@
 
 mod check;
 mod kubelet;
-mod machines;
+pub mod machines;
 mod node;
-mod pods;
-mod runtime;
+pub mod pods;
+pub mod runtime;
 
 use maitred::decision::{AnnotationPool, FailurePolicy, Ineligible, Mode, Settings};
 use maitred::model::*;

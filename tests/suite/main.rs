@@ -10,6 +10,7 @@ mod doctor;
 mod engine;
 mod explain;
 mod fake_runtime;
+mod faults;
 mod fuzz;
 mod host;
 mod launcher;

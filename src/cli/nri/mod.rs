@@ -53,7 +53,7 @@ pub struct Args {
 /// The configuration is wrong, or the system failed.
 pub fn run(args: &Args) -> Result<Exit, CliError> {
     let config = Config::load(args.config.as_deref())?;
-    log::start(config.log)?;
+    let mut log = log::start_aside(config.log)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         mode = ?config.mode,
@@ -65,17 +65,19 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let lock = store.as_ref().map(Store::lock_daemon).transpose()?;
     // Before the first thread: capabilities belong to threads.
     privileges::keep_only(privileges::DAEMON)?;
+    let start = |source| nri::NriError::Start { what: "the log's thread", source };
+    log.begin(std::io::stderr()).map_err(start)?;
     let root = match args.sysroot == Path::new("/") {
         true => Root::host(),
         false => Root::open(&args.sysroot).map_err(CliError::Sysroot)?,
     };
     let host_cgroups = host::Cgroups::find(Path::new("/"))?;
     let hints = Arc::new(Shared::new(store.clone(), host_cgroups.clone(), config.failure.deadline));
-    let cgroups = Files::new(host_cgroups, root.clone(), Arc::clone(&hints))?;
+    let cgroups = Files::new(host_cgroups.clone(), root.clone(), Arc::clone(&hints))?;
     let kubelet = Kubelet::new(root.clone(), podresources_budget(config.failure.deadline));
     let witness = Watching::start(&config, store.as_ref())
         .map_err(|source| nri::NriError::Start { what: "the journal's thread", source })?;
-    let mut node = Node::new(root, config)?;
+    let mut node = Node::new(root, config, !host_cgroups.is_v2())?;
     node.launcher = launcher(&args.store);
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
     let options = Options {

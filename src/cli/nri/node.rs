@@ -16,14 +16,17 @@ pub(super) struct Node {
     pub config: Config,
     pub machine: Arc<Machine>,
     kernel: KernelModes,
+    /// Where a runtime's update of a container can rewrite its device rules: under cgroup v1.
+    rewrites_devices: bool,
     /// Where the launcher lies on this host.
     pub launcher: Option<String>,
 }
 
 impl Node {
-    pub fn new(root: Root, config: Config) -> Result<Self, CliError> {
+    pub fn new(root: Root, config: Config, rewrites_devices: bool) -> Result<Self, CliError> {
         let machine = Arc::new(Machine::new(root.clone(), &config.gpu.driver_root)?);
-        Ok(Self { root, config, machine, kernel: host::mempolicy::kernel_modes(), launcher: None })
+        let kernel = host::mempolicy::kernel_modes();
+        Ok(Self { root, config, machine, kernel, rewrites_devices, launcher: None })
     }
 
     pub fn prepare(&mut self, host: &nri::Host) -> Result<Setup, BoxError> {
@@ -48,7 +51,8 @@ impl Node {
     /// What the kernel can do; the runtime's part is filled in where the registration is.
     fn kernel_features(&self) -> Features {
         let KernelModes { preferred_many, weighted_interleave } = self.kernel;
-        Features { preferred_many, weighted_interleave, ..Features::default() }
+        let rewrites_devices = self.rewrites_devices;
+        Features { preferred_many, weighted_interleave, rewrites_devices, ..Features::default() }
     }
 
     /// Two managers must not hand out the same CPUs: where the kubelet's static policy does, it is followed.
@@ -134,7 +138,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         let config = Config::parse(&format!("version = 1\n{config}"), "a test").unwrap();
-        let node = Node::new(Root::open(dir.path()).unwrap(), config).unwrap();
+        let node = Node::new(Root::open(dir.path()).unwrap(), config, false).unwrap();
         (dir, node)
     }
 

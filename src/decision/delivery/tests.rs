@@ -10,6 +10,8 @@ const EVERYTHING: Features = Features {
     args: true,
     add_cdi: false,
     remove_devices: false,
+    rivals: false,
+    rewrites_devices: false,
 };
 const LAUNCHES: Features = Features { memory_policy: false, inherits_policy: false, ..EVERYTHING };
 

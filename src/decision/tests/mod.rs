@@ -10,6 +10,7 @@ mod found;
 mod kubelet;
 mod life;
 mod memory;
+mod others;
 mod rivals;
 mod seating;
 mod sparing;

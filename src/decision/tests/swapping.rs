@@ -11,6 +11,8 @@ const ALL: Features = Features {
     args: true,
     add_cdi: true,
     remove_devices: true,
+    rivals: false,
+    rewrites_devices: false,
 };
 
 fn swapping(gpu_placement: GpuPlacement) -> Node {

@@ -1,8 +1,11 @@
 //! Large messages, many of them.
 
+use super::measure::{seating, shared};
 use super::{RELAXED, plugged_in, runtime_side};
-use crate::fake_runtime::{Scripted, container, guaranteed_pod};
+use crate::fake_runtime::{Daemon, FakeRuntime, Place, Scripted, container, guaranteed_pod, patience};
 use maitred::decision::{Edit, Event, Outcome, Reply};
+use maitred::nri::proto::SynchronizeRequest;
+use std::time::{Duration, Instant};
 
 /// Answers each create with as many bytes of environment as it got.
 fn echo() -> Scripted {
@@ -79,5 +82,57 @@ fn parallel_creates_are_answered_each_with_its_own() {
         for (number, answer) in answers.into_iter().enumerate() {
             assert_eq!(answer.unwrap().adjust.env[0].value, format!("N={number}"));
         }
+    });
+}
+
+/// How long a node of so many containers takes to be told and taken in: one in eight has exclusive CPUs, made while
+/// nobody was asked. All messages together have the time of one request, which the runtime's side here keeps.
+async fn synchronized(count: usize) -> Duration {
+    let place = Place::new();
+    let listener = place.listen();
+    let _daemon = Daemon::start(&place.path, RELAXED, seating());
+    let runtime = FakeRuntime::over(listener.accept().await.unwrap().0).await;
+    runtime.configure("v2.1.9").await.unwrap();
+    let one = |number: usize| {
+        let name = format!("s{number}");
+        let mut pod = guaranteed_pod(&name);
+        let mut one = if number % 8 == 0 { container(&name) } else { shared(&name) };
+        one.pod_sandbox_id = pod.id.clone();
+        if number % 8 != 0 {
+            pod.linux.as_mut().unwrap().cgroup_parent = format!("/kubepods/besteffort/poduid-{name}");
+        }
+        (pod, one)
+    };
+    let (pods, containers): (Vec<_>, Vec<_>) = (0..count).map(one).unzip();
+    let begin = Instant::now();
+    let chunks: Vec<_> = pods.chunks(25).zip(containers.chunks(25)).collect();
+    let mut updates = 0;
+    for (at, (pods, containers)) in chunks.iter().enumerate() {
+        let more = at + 1 < chunks.len();
+        let (pods, containers) = (pods.to_vec(), containers.to_vec());
+        let request = SynchronizeRequest { pods, containers, more, ..Default::default() };
+        let answer = runtime.plugin.synchronize(patience(), &request).await.unwrap();
+        assert_eq!(answer.more, more);
+        updates += answer.update.len();
+    }
+    assert!(begin.elapsed() < crate::fake_runtime::REQUEST_TIMEOUT, "the runtime would have closed us");
+    // Whoever has none of its own has been told what the others have left.
+    assert!(updates >= count * 7 / 8, "{updates} updates of {count}");
+    begin.elapsed()
+}
+
+#[test]
+fn a_thousand_containers_are_taken_in_within_one_requests_time() {
+    runtime_side(async {
+        let mut times = [Duration::MAX; 2];
+        for _ in 0..3 {
+            for (best, count) in times.iter_mut().zip([250, 1000]) {
+                *best = synchronized(count).await.min(*best);
+            }
+        }
+        let [few, many] = times;
+        println!("Synchronize of 250 containers {few:?}, of 1000 {many:?}");
+        // Four times as many; the square would be sixteen.
+        assert!(many < few * 12, "{few:?} for 250, {many:?} for 1000");
     });
 }

@@ -86,7 +86,7 @@ impl Devices for SameDevices {
 }
 
 /// The production handler over that machine.
-fn seating() -> Seating {
+pub(super) fn seating() -> Seating {
     let prepare = |host: &maitred::nri::Host| {
         let config = Config::parse("version = 1", "the test's configuration")?;
         let state = State::new(Arc::new(machine()), &Reserve::default(), &config.gpu.annotation_pool)?;
@@ -104,7 +104,7 @@ fn seating() -> Seating {
 }
 
 /// A BestEffort container with the environment a Kubernetes service list makes.
-fn shared(id: &str) -> Container {
+pub(super) fn shared(id: &str) -> Container {
     let mut shared = container(id);
     shared.linux.as_mut().unwrap().resources = MessageField::none();
     shared.linux.as_mut().unwrap().cgroups_path = format!("/kubepods/besteffort/poduid-{id}/{id}");
@@ -221,7 +221,7 @@ fn resident_memory() {
     });
 }
 
-fn resident(pid: u32) -> String {
+pub(super) fn resident(pid: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.trim_start_matches("VmRSS:").trim().to_owned()

@@ -3,8 +3,10 @@
 mod deadline;
 mod events;
 mod handshake;
+mod life;
 mod load;
 mod measure;
+mod process;
 mod reconnect;
 mod swaps;
 

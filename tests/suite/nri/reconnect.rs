@@ -1,7 +1,7 @@
 //! The runtime goes away, comes back, or talks nonsense.
 
 use super::{RELAXED, plugged_in, runtime_side};
-use crate::fake_runtime::{Daemon, FakeRuntime, Place, Scripted};
+use crate::fake_runtime::{Daemon, FakeRuntime, Place, Scripted, container, guaranteed_pod};
 use maitred::decision::{Event, Outcome};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
@@ -82,6 +82,36 @@ fn nonsense_ends_the_connection_and_the_next_one_works() {
 async fn read_to_close(stream: &mut tokio::net::UnixStream) {
     let mut bytes = Vec::new();
     let _ = tokio::io::AsyncReadExt::read_to_end(stream, &mut bytes).await;
+}
+
+/// A request of three megabytes of which only a part arrives: nothing is decided about it that stays.
+#[test]
+fn a_connection_cut_within_a_request_costs_that_request_alone() {
+    runtime_side(async {
+        let place = Place::new();
+        let listener = place.listen();
+        let handler = Scripted::idle();
+        let seen = handler.seen.clone();
+        let _daemon = Daemon::start(&place.path, RELAXED, handler);
+        for polls in 1..12 {
+            let runtime = FakeRuntime::welcome(listener.accept().await.unwrap().0).await;
+            let mut large = container("cut");
+            large.env = vec!["x".repeat(3 << 20)];
+            let mut asking = Box::pin(runtime.create(guaranteed_pod("p"), large));
+            for _ in 0..polls {
+                assert!(futures::poll!(&mut asking).is_pending());
+                tokio::task::yield_now().await;
+            }
+            drop(asking);
+            drop(runtime);
+        }
+        let runtime = FakeRuntime::welcome(listener.accept().await.unwrap().0).await;
+        runtime.create_id("whole").await.unwrap();
+        let events = seen.events();
+        let count = |word: &str| events.iter().filter(|event| *event == word).count();
+        assert!(count("create cut") < 11, "none was cut: {events:?}");
+        assert_eq!(count("create cut"), count("abandon cut"), "{events:?}");
+    });
 }
 
 /// Nonsense inside well-formed frames: ttrpc answers or drops it, and the connection goes on.
