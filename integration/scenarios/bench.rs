@@ -3,7 +3,8 @@
 //! again, so that whatever else the machine does weighs on all alike and the answer is a difference
 //! within one round.
 //!
-//! The creates are of containers that change nobody else's CPUs.
+//! The creates are of containers that change nobody else's CPUs, alone on the node and beside 200 others, and of
+//! one that takes a CPU from them.
 
 mod idle;
 mod podresources;
@@ -12,7 +13,7 @@ pub use idle::serve as serve_idle;
 pub use podresources::podresources;
 
 use crate::node::Node;
-use crate::pod::Pod;
+use crate::pod::{Container, Pod};
 use crate::settings::Settings;
 use anyhow::Result;
 use std::time::Instant;
@@ -44,9 +45,36 @@ impl Side {
 /// Milliseconds of each counted create, by side in the order of `SIDES`; equal places are pairs.
 type Times = [Vec<f64>; 3];
 
+/// How many shared containers there are in the second and third comparison.
+const CROWD: u32 = 200;
+
 pub fn create(node: &mut Node, rounds: u32) -> Result<()> {
-    let pod = Pod::burstable("bench", 100);
+    let shared = Pod::burstable("bench", 100);
+    compare(node, rounds, &shared, "a shared container, alone on the node")?;
+    crowd(node)?;
+    compare(node, rounds, &shared, &format!("a shared container beside {CROWD} others"))?;
+    let own = Pod::guaranteed("bench-own", 1, 64);
+    compare(node, rounds, &own, &format!("a container that takes a CPU from {CROWD} others"))
+}
+
+/// Shared containers that are there all the time, in one pod.
+fn crowd(node: &mut Node) -> Result<()> {
+    node.stop_maitred()?;
+    let mut pod = Pod::burstable("crowd", 100);
+    let one = pod.containers[0].clone();
+    pod.containers = (0..CROWD).map(|at| Container { name: format!("c{at}"), ..one.clone() }).collect();
     let sandbox = node.sandbox(&pod)?;
+    for container in &pod.containers {
+        let id = node.create(&pod, container, &sandbox, 0)?;
+        node.cri.start_container(&id)?;
+    }
+    Ok(())
+}
+
+/// The creates of one pod's container on each side. Its sandbox goes with the comparison.
+fn compare(node: &mut Node, rounds: u32, pod: &Pod, what: &str) -> Result<()> {
+    node.stop_maitred()?;
+    let sandbox = node.sandbox(pod)?;
     let (mut creates, mut starts) = (Times::default(), Times::default());
     for round in 0..rounds + WARM_UP {
         // Each side comes first as often as the others.
@@ -55,7 +83,7 @@ pub fn create(node: &mut Node, rounds: u32) -> Result<()> {
             plug(node, SIDES[at])?;
             for number in 0..=CREATES {
                 let attempt = (round * 3 + at as u32) * (CREATES + 1) + number;
-                let (create, start) = timed(node, &pod, &sandbox, attempt)?;
+                let (create, start) = timed(node, pod, &sandbox, attempt)?;
                 if number > 0 && round >= WARM_UP {
                     creates[at].push(create);
                     starts[at].push(start);
@@ -63,10 +91,11 @@ pub fn create(node: &mut Node, rounds: u32) -> Result<()> {
             }
         }
     }
-    println!("{rounds} rounds of {CREATES} containers a side, in milliseconds");
+    println!("\n{what}: {rounds} rounds of {CREATES} a side, in milliseconds");
     report("create", &creates);
     report("create and start", &sums(&creates, &starts));
-    Ok(())
+    node.stop_maitred()?;
+    node.remove_pod(pod, &sandbox)
 }
 
 fn plug(node: &mut Node, side: Side) -> Result<()> {
