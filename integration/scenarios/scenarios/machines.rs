@@ -119,19 +119,26 @@ fn nvlink(node: &mut Node) -> Result<()> {
 /// The machine has no RDMA device; a PCI function that the SR-IOV device plugin hands out stands for one.
 fn nic(node: &mut Node) -> Result<()> {
     node.serve_podresources(Manner::Current)?;
-    let machine = node.machine.clone();
-    // The last, not the first: CPUs chosen without it would lie on another node.
-    let function = machine.gpus.last().cloned().context("a PCI function")?;
-    let pod = |name: &str, cpus| Pod::guaranteed(name, cpus, 64).env(NIC_VARIABLE, &function.pci);
-    let claimed = node.run(pod("claimed", 1))?;
-    let home = expect::seated(&machine, &node.look(&claimed)?, 1)?;
-    expect::same("node of the NIC", &function.node, &home)?;
-    let given =
-        node.run(pod("given", 1).allotted(NIC_RESOURCE, [(function.pci.clone(), Some(function.node))]))?;
-    let home = expect::seated(&machine, &node.look(&given)?, 1)?;
-    expect::same("node of the NIC", &function.node, &home)?;
-    let wide = machine.exclusive_cpus(function.node).len() as u64;
-    let text = expect::refused(node.run(pod("misfit", wide)), &["TopologyAffinityError"])?;
-    expected!(text.contains("CPU"), "it does not say what is short: {text}");
-    Ok(())
+    // The last, not the first: CPUs chosen without it would lie on another node. No driver calls it a GPU here.
+    let function = node.machine.gpus.last().cloned().context("a PCI function")?;
+    let without = |machine: &Machine| {
+        let mut fewer = machine.clone();
+        fewer.gpus.retain(|gpu| gpu.pci != function.pci);
+        fewer.describe_gpus()
+    };
+    on_other_gpus(node, &Settings::plugin_gpus("keep"), without, |node| {
+        let machine = node.machine.clone();
+        let pod = |name: &str, cpus| Pod::guaranteed(name, cpus, 64).env(NIC_VARIABLE, &function.pci);
+        let claimed = node.run(pod("claimed", 1))?;
+        let home = expect::seated(&machine, &node.look(&claimed)?, 1)?;
+        expect::same("node of the NIC", &function.node, &home)?;
+        let given =
+            node.run(pod("given", 1).allotted(NIC_RESOURCE, [(function.pci.clone(), Some(function.node))]))?;
+        let home = expect::seated(&machine, &node.look(&given)?, 1)?;
+        expect::same("node of the NIC", &function.node, &home)?;
+        let wide = machine.exclusive_cpus(function.node).len() as u64;
+        let text = expect::refused(node.run(pod("misfit", wide)), &["TopologyAffinityError"])?;
+        expected!(text.contains("CPU"), "it does not say what is short: {text}");
+        Ok(())
+    })
 }
