@@ -4,6 +4,7 @@
 //! container is believed of a manager alone that writes it itself.
 
 use super::outline::Outline;
+use crate::model::one_line;
 use std::collections::BTreeMap;
 
 /// Who makes containers here.
@@ -108,7 +109,7 @@ impl Names {
             .unwrap_or_default();
         let word = |key: &str| {
             let word = outline.annotation(key).or_else(|| labels.get(key).map(String::as_str));
-            word.filter(|word| !word.is_empty()).map(str::to_owned)
+            word.filter(|word| !word.is_empty()).map(one_line)
         };
         let sandbox = word(keys.sandbox).unwrap_or_else(|| id.to_owned());
         let short: String = id.chars().take(12).collect();
@@ -130,9 +131,9 @@ impl Names {
 fn is_podmans(outline: &Outline) -> bool {
     let cgroup = outline.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
     let last = cgroup.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    outline.annotation(CONTAINER_MANAGER) == Some("libpod")
-        || last.starts_with("libpod-")
-        || last.contains(":libpod:")
+    // CRI-O hands a pod's annotations on: below the kubelet's cgroups this one is a tenant's.
+    let says_so = outline.annotation(CONTAINER_MANAGER) == Some("libpod") && !cgroup.contains("kubepods");
+    says_so || last.starts_with("libpod-") || last.contains(":libpod:")
 }
 
 /// An id that is part of a file's name: as it is, where that is no longer than an id of podman or Docker.
