@@ -95,12 +95,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
         in_runtime_log(&log, true, "no \"room\"");
-        in_runtime_log(&log, false, "no \"room\"");
+        in_runtime_log(&log, false, "no \"room\"\ntime=now \u{1b}[2J");
         let text = std::fs::read_to_string(&log).unwrap();
         let (first, second) = text.trim_end().split_once('\n').unwrap();
         let line: serde_json::Value = serde_json::from_str(first).unwrap();
         assert_eq!((line["level"].as_str(), line["msg"].as_str()), (Some("error"), Some("no \"room\"")));
         assert!(line["time"].as_str().unwrap().ends_with('Z'));
-        assert!(second.ends_with(r#"level=error msg="no \"room\"""#), "{second}");
+        assert!(second.ends_with(r#"level=error msg="no \"room\"\ntime=now \u{1b}[2J""#), "{second}");
     }
 }

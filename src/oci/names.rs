@@ -160,6 +160,19 @@ mod tests {
         Names::of("0123456789abcdef", &Outline::read(&text, Path::new("config.json")).unwrap().0)
     }
 
+    /// CRI-O hands annotations of pods on, containerd those it is told to.
+    #[test]
+    fn a_tenant_is_no_podman() {
+        for cgroup in ["kubepods-burstable-podu1.slice:crio:c1", "/kubepods/burstable/podu1/c1"] {
+            let text = format!(
+                r#"{{"annotations":{{"io.container.manager":"libpod","io.kubernetes.cri-o.ContainerType":"container",
+                "io.kubernetes.pod.uid":"u1"}},"linux":{{"cgroupsPath":"{cgroup}"}}}}"#
+            );
+            let names = Names::of("c1", &Outline::read(&text, Path::new("config.json")).unwrap().0);
+            assert_eq!((names.manager, names.pod_uid.as_str()), (Manager::Crio, "u1"), "{cgroup}");
+        }
+    }
+
     #[test]
     fn crio_tells_by_annotations_and_the_kubelets_labels() {
         let names = names(
