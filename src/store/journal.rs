@@ -152,8 +152,8 @@ impl Told {
         (&self.pod_uid, self.container.as_deref(), &self.decision, self.simulated, &self.reason)
     }
 
-    /// Without what is of any length: podman's and Docker's users call a container what they like.
-    fn short(&self) -> Self {
+    /// Each text in one line of bounded length: podman's and Docker's users call a container what they like.
+    fn in_lines(&self) -> Self {
         let cut = |text: &String| one_line(text);
         let [pod, namespace, pod_uid, reason, request] =
             [&self.pod, &self.namespace, &self.pod_uid, &self.reason, &self.request].map(cut);
@@ -161,7 +161,7 @@ impl Told {
             [&self.container, &self.container_id, &self.placement, &self.memory_policy]
                 .map(|text| text.as_ref().map(cut));
         let names = Self { pod, namespace, pod_uid, container, container_id, ..self.clone() };
-        Self { reason, request, placement, memory_policy, evidence: None, ..names }
+        Self { reason, request, placement, memory_policy, ..names }
     }
 
     /// This one, given again: the later of two of the same.
@@ -179,13 +179,11 @@ impl Store {
     /// The file cannot be written.
     pub fn tell(&self, told: &Told) -> Result<(), StoreError> {
         let path = self.journal_path();
+        let told = &told.in_lines();
         let mut line = serde_json::to_string(told).unwrap_or_default();
         if line.len() > LINE {
             // A machine of hundreds of nodes: the sentence says the same in short.
             line = serde_json::to_string(&Told { evidence: None, ..told.clone() }).unwrap_or_default();
-        }
-        if line.len() > LINE {
-            line = serde_json::to_string(&told.short()).unwrap_or_default();
         }
         line.push('\n');
         let mut journal = self.lock_journal()?;

@@ -10,7 +10,7 @@
 //! | another's NIC by `PCIDEVICE_*` | `a_nics_name_in_the_environment_keeps_it_from_nobody` |
 //! | a laxer policy or scope, fewer CPU options | `only_trusted_namespaces_may_loosen` `a_tenants_options_are_added_and_a_trusted_ones_replace` `a_lax_wish_nobody_granted_is_not_granted_when_it_runs` `opting_out_is_no_way_around_the_owners_rule` |
 //! | more than its own requests, the GPUs of others, `all`, reserved CPUs | `an_annotation_asks_for_no_more_than_the_pod_has` `gpus_by_annotation_need_the_owners_pool` `a_pool_of_some_gpus_is_all_an_annotation_can_reach` `nothing_is_given_twice_and_nothing_reserved_or_offline` |
-//! | an exemption by annotations that only a manager writes | `annotations_of_podmans_users_exempt_nobody` `what_podmans_users_write_is_not_taken_for_their_managers_word` `a_tenant_is_no_podman` |
+//! | an exemption by annotations that only a manager writes | `a_tenant_of_crio_is_in_no_namespace_but_its_own` `annotations_of_podmans_users_exempt_nobody` `what_podmans_users_write_is_not_taken_for_their_managers_word` `a_tenant_is_no_podman` |
 //! | `../`, `~`, NUL, Unicode and control characters in names and ids | `no_name_and_no_id_leaves_the_store_or_writes_a_line_of_its_own` `a_hostile_key_stays_in_the_directory` `every_key_comes_back` |
 //! | names and ids of any length | `a_key_longer_than_a_file_name_is_an_error` `an_id_of_any_length_is_seated` `an_id_of_any_length_can_be_part_of_a_files_name` `names_of_any_length_leave_the_journal_bounded_and_the_others_in_it` |
 //! | a cgroup path that leads elsewhere | `no_path_climbs_out_or_names_the_root` `whatever_is_accepted_stays_below_the_mount` `a_cgroup_of_others_is_not_written` `a_cgroup_that_somebody_lives_in_is_not_taken_for_a_new_containers` |
@@ -19,6 +19,7 @@
 //! | the same on the terminal of who asks | `what_others_call_themselves_does_nothing_to_a_terminal` `a_name_does_nothing_to_a_terminal` |
 //! | markup in pictures | `markup_in_a_name_stays_a_name` `control_characters_are_shown_as_missing` |
 //! | a process that calls itself kubelet or containerd | `whoever_calls_itself_kubelet_is_none` `a_tenants_process_of_that_name_tells_nothing` |
+//! | a socket of somebody else in the kubelet's place | `whoever_else_listens_there_is_no_kubelet` |
 //! | a store that somebody made first, a link, a file in its place | `a_store_that_somebody_else_made_is_not_used_and_said` `a_directory_others_can_write_is_refused_by_name_and_mode` `a_directory_of_somebody_else_is_refused` `neither_a_link_nor_a_file_is_a_directory` |
 //! | links, pipes and second names for files that are read or written | `only_regular_files_are_read` `nothing_that_could_be_waited_for_is_opened` `the_log_is_no_link_no_pipe_and_no_second_name` `a_pipe_does_not_hold_us_up` |
 //! | thousands of variables, mounts and devices, a command of a megabyte | `a_large_container_is_seated_as_a_small_one_and_keeps_all_it_has` |

@@ -95,6 +95,7 @@ fn what_others_call_themselves_does_nothing_to_a_terminal() {
         "proc/71/status",
         "Name:\tapp\nVmSize:\t1 kB\nCpus_allowed_list:\t1,5\nMems_allowed_list:\t0-3\n",
     );
+    site.file("proc/71/numa_maps", "7f00 default anon=3 N1=3 kernelpagesize_kB=4\n");
     site.file("proc/71/cgroup", "0::/kubepods/poduid/c0ffee\n");
     site.file(
         "proc/72/status",
