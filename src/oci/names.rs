@@ -75,6 +75,9 @@ impl Names {
             let pod = outline.annotation(CRIO.sandbox).filter(|pod| !pod.is_empty());
             return Self::outside_kubernetes(Manager::Podman, id, pod.unwrap_or(id));
         }
+        if is_dockers(outline) {
+            return Self::outside_kubernetes(Manager::Other, id, id);
+        }
         // Each writes its own kind over what a pod says; the other's may be the pod's.
         match (says(CONTAINERD.kind) && !is_crios(outline), says(CRIO.kind)) {
             (true, _) => Self::by(&CONTAINERD, Manager::Containerd, id, outline),
@@ -136,6 +139,12 @@ fn cgroup(outline: &Outline) -> (&str, &str) {
 fn is_crios(outline: &Outline) -> bool {
     let (_, last) = cgroup(outline);
     last.starts_with("crio-") || last.contains(":crio:")
+}
+
+/// Docker's users write any annotation as well. By the cgroup, unless that is told to lie elsewhere.
+fn is_dockers(outline: &Outline) -> bool {
+    let (cgroup, last) = cgroup(outline);
+    cgroup.starts_with("/docker/") || last.contains(":docker:")
 }
 
 /// podman says so, unless its user says something else; it names the cgroup as well.
@@ -270,6 +279,13 @@ mod tests {
             assert_eq!((names.manager, names.is_sandbox), (Manager::Podman, false));
             assert_eq!(names.namespace, "");
             assert_eq!(names.container_name, "0123456789ab");
+        }
+        for path in ["system.slice:docker:0123456789abcdef", "/docker/0123456789abcdef"] {
+            let names = Names::of(id, &Outline::read(&text(path), Path::new("config.json")).unwrap().0);
+            assert_eq!(
+                (names.manager, names.is_sandbox, names.namespace.as_str()),
+                (Manager::Other, false, "")
+            );
         }
     }
 
