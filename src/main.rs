@@ -1,6 +1,6 @@
 //! The binary: parse, dispatch, exit status.
 
-use maitred::cli::{Cli, runtime};
+use maitred::cli::{Cli, harmless, runtime};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.code().into(),
         Err(error) => {
             // Nobody is left to tell when standard error is closed.
-            let _ = writeln!(std::io::stderr(), "maitred: {error}");
+            let _ = writeln!(std::io::stderr(), "maitred: {}", harmless(&error.to_string()));
             error.code().into()
         }
     }

@@ -1,5 +1,6 @@
 //! `maitred hook`: one stage of an OCI hook.
 
+use super::output::harmless;
 use super::{CliError, Exit};
 use crate::oci::hook::{Ruling, Stage, run as run_stage};
 use crate::oci::{DEFAULT_LOG, Surroundings};
@@ -67,7 +68,7 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         Ruling::Fine => Ok(Exit::Fine),
         Ruling::Refused(text) => {
             // Nobody is left to tell when standard error is closed.
-            let _ = writeln!(std::io::stderr(), "maitred: {text}");
+            let _ = writeln!(std::io::stderr(), "maitred: {}", harmless(&text));
             Ok(Exit::Negative)
         }
     }

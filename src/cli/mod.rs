@@ -24,6 +24,7 @@ pub mod verify;
 mod watching;
 
 pub use error::CliError;
+pub use output::harmless;
 
 use crate::config::{LogConfig, LogFormat, LogLevel};
 use crate::log;

@@ -58,7 +58,8 @@ pub struct Containerd {
 /// The containerd that serves the kubelet, among those that run.
 #[must_use]
 pub fn running_containerd(root: &Root, distribution: Option<&Distribution>) -> Option<Process> {
-    let all = processes(root)?.into_iter().filter(|process| process.name == "containerd");
+    let is_one = |process: &Process| process.name == "containerd" && process.is_the_hosts(root);
+    let all = processes(root)?.into_iter().filter(is_one);
     let mut all: Vec<_> = all.map(|process| (process.line(root).join(" "), process)).collect();
     match distribution {
         Some(found) => all.retain(|(line, _)| line.contains(&found.data_dir) || line.contains("/run/k3s/")),

@@ -40,6 +40,21 @@ impl Process {
         line.split('\0').map(str::to_owned).collect()
     }
 
+    /// Whether it is root's, and the host's own: a name is anybody's to take (`prctl(PR_SET_NAME)`), and what a kubelet
+    /// or containerd is told decides who picks CPUs. What was not gathered speaks against nobody.
+    #[must_use]
+    pub fn is_the_hosts(&self, root: &Root) -> bool {
+        let read =
+            |file: &str| root.read(&format!("proc/{}/{file}", self.pid)).ok().flatten().unwrap_or_default();
+        let (status, cgroups) = (read("status"), read("cgroup"));
+        let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
+        // Real, effective, saved and of the file system; and one number in each namespace from here inwards.
+        let is_roots = field("Uid:").is_none_or(|uids| uids.split_whitespace().all(|uid| uid == "0"));
+        let is_outside = field("NSpid:").is_none_or(|pids| pids.split_whitespace().count() == 1);
+        // With `hostPID` a pod has no namespace of its own, and still its cgroup.
+        is_roots && is_outside && !cgroups.contains("kubepods")
+    }
+
     /// The process that started it, or took it over.
     #[must_use]
     pub fn parent(&self, root: &Root) -> Option<u32> {
@@ -67,5 +82,29 @@ mod tests {
         }
         let found = processes(&Root::gathered(dir.path()).unwrap()).unwrap();
         assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [8, 9]);
+    }
+
+    #[test]
+    fn whoever_calls_itself_kubelet_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = "Uid:\t0\t0\t0\t0\nNSpid:\t7\n";
+        let cases = [
+            (true, roots, "0::/system.slice/kubelet.service\n"),
+            (true, "", ""),
+            (false, "Uid:\t1000\t1000\t1000\t1000\nNSpid:\t7\n", "0::/user.slice\n"),
+            (false, "Uid:\t1000\t0\t0\t0\nNSpid:\t7\n", "0::/user.slice\n"),
+            (false, "Uid:\t0\t0\t0\t0\nNSpid:\t7\t1\n", "0::/a\n"),
+            (false, roots, "0::/kubepods.slice/kubepods-burstable.slice/x.scope\n"),
+            (false, roots, "4:cpuset:/kubepods/podu/c1\n0::/\n"),
+        ];
+        let proc = dir.path().join("proc/7");
+        fs::create_dir_all(&proc).unwrap();
+        let root = Root::gathered(dir.path()).unwrap();
+        for (expected, status, cgroup) in cases {
+            fs::write(proc.join("status"), status).unwrap();
+            fs::write(proc.join("cgroup"), cgroup).unwrap();
+            let process = Process { pid: 7, name: "kubelet".into() };
+            assert_eq!(process.is_the_hosts(&root), expected, "{status}{cgroup}");
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Fields of a line for people: without those that only programs read.
+//! Fields of a line for people: without those that only programs read, and on one line whatever is in them.
 
+use crate::model::one_line;
 use std::fmt;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::{RecordFields, VisitFmt, VisitOutput};
@@ -28,7 +29,8 @@ impl<V: VisitFmt> Without<V> {
 impl<V: VisitFmt> Visit for Without<V> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if !Self::is_for_programs(field) {
-            self.0.record_debug(field, value);
+            // A text has been escaped by then, what is told by its `Display` has not.
+            self.0.record_debug(field, &format_args!("{}", one_line(&format!("{value:?}"))));
         }
     }
 
@@ -39,6 +41,6 @@ impl<V: VisitFmt> Visit for Without<V> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.0.record_error(field, value);
+        self.record_debug(field, &format_args!("{value}"));
     }
 }

@@ -228,6 +228,23 @@ mod tests {
         assert!(text.contains("pod=\"vllm-0\"") && text.contains("decision=\"placed\""), "{text}");
     }
 
+    /// By `Display`, which escapes nothing.
+    #[test]
+    fn what_others_say_makes_no_second_line_for_people() {
+        let name = "a\nINFO verdict decision=\"placed\" \u{1b}[2J\u{9b}2J\u{202e}";
+        let says = || {
+            let span = tracing::info_span!("container", pod = name, namespace = %name);
+            let _inside = span.enter();
+            tracing::info!(error = %std::io::Error::other(name), key = %name, text = name, "{name}");
+        };
+        let text = written(false, LogLevel::Info, None, says);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(!text.trim_end().contains(crate::model::is_unseen), "{text:?}");
+        let json = written(true, LogLevel::Info, None, says);
+        let line: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((line["key"].as_str(), line["span"]["pod"].as_str()), (Some(name), Some(name)));
+    }
+
     #[test]
     fn the_variable_goes_before_the_level() {
         assert_eq!(written(true, LogLevel::Info, Some("debug"), verdict).lines().count(), 2);

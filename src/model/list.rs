@@ -7,7 +7,7 @@ use super::{Id, IdSet};
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a text is no list of ids. `noun` is what a member is called, `list` the whole text.
+/// Why a text is no list of ids. `noun` is what a member is called, `list` the text, or how it begins.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// An item that is neither a number nor a range.
@@ -43,7 +43,7 @@ fn range<I: Id>(list: &str, item: &str) -> Result<(u32, u32), ListError> {
     let (first, last) = item.split_once('-').unwrap_or((item, item));
     let (first, last) = (number::<I>(list, item, first)?, number::<I>(list, item, last)?);
     if last < first {
-        return Err(ListError::Backwards { noun: I::NOUN, list: list.into(), item: item.into() });
+        return Err(ListError::Backwards { noun: I::NOUN, list: begin(list), item: begin(item) });
     }
     Ok((first, last))
 }
@@ -52,13 +52,21 @@ fn number<I: Id>(list: &str, item: &str, text: &str) -> Result<u32, ListError> {
     let digits = !text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit());
     let number = digits.then(|| text.parse::<u64>().ok()).flatten().ok_or_else(|| ListError::Item {
         noun: I::NOUN,
-        list: list.into(),
-        item: item.into(),
+        list: begin(list),
+        item: begin(item),
     })?;
     match u32::try_from(number) {
         Ok(fits) if fits < I::LIMIT => Ok(fits),
-        _ => Err(ListError::TooLarge { noun: I::NOUN, list: list.into(), number, limit: I::LIMIT }),
+        _ => Err(ListError::TooLarge { noun: I::NOUN, list: begin(list), number, limit: I::LIMIT }),
     }
+}
+
+/// Of a text of any length what an error repeats.
+fn begin(text: &str) -> String {
+    const MOST: usize = 200;
+    let mut letters = text.chars();
+    let begin: String = letters.by_ref().take(MOST).collect();
+    if letters.next().is_some() { begin + "…" } else { begin }
 }
 
 impl<I: Id> IdSet<I> {
@@ -106,6 +114,22 @@ mod tests {
         }
         assert_eq!(cpus(" 3,1-2,2\n").to_string(), "1-3");
         assert_eq!([cpus("5").words(), cpus("0-1").words()], ["CPU 5", "CPUs 0-1"]);
+    }
+
+    #[test]
+    fn hostile_lists_are_refused_without_their_memory() {
+        for list in
+            ["0-4294967295", "4294967295", "0-18446744073709551615", "0-8192", "0-99999999999999999999"]
+        {
+            assert!(list.parse::<CpuSet>().is_err(), "{list}");
+        }
+        assert_eq!(cpus(&vec!["0-8191"; 10_000].join(",")).len(), 8192);
+        let endless =
+            |end: &str| format!("{}{end}", "0,".repeat(1 << 20)).parse::<CpuSet>().unwrap_err().to_string();
+        for end in ["x", "3-1", "9999", &"y".repeat(1 << 20)] {
+            assert!(endless(end).len() < 1000, "{} bytes", endless(end).len());
+        }
+        assert!(endless("x").contains("\"x\""));
     }
 
     #[test]

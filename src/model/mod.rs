@@ -6,6 +6,7 @@ mod amount;
 mod facts;
 mod gpu_name;
 mod id;
+mod line;
 mod list;
 mod placement;
 mod policy;
@@ -24,6 +25,7 @@ pub use id::{
     ContainerId, ContainerKey, ContainerName, CpuId, DeviceId, NodeId, PackageId, PciAddress,
     PciAddressError, PodUid, ResourceName,
 };
+pub use line::{is_unseen, one_line};
 pub use list::ListError;
 pub use placement::{MemoryBlock, MemoryKind, MemoryPolicy, Placement};
 pub use policy::{
@@ -31,7 +33,7 @@ pub use policy::{
     WordError,
 };
 pub use quantity::{Quantity, QuantityError};
-pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage, one_line};
+pub use rejection::{Candidate, Largest, Reason, Rejection, Resource, Shortage};
 pub use request::{ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Qos};
 pub use seccomp::{PolicyCalls, SeccompRule};
 pub use set::{CpuSet, Id, IdSet, NodeSet};

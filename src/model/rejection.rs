@@ -1,6 +1,6 @@
 //! Why a container does not fit: a value with its evidence, not an error.
 
-use super::{Bytes, ContainerName, MemoryKind, NodeSet, ResourceName, TopologyPolicy};
+use super::{Bytes, ContainerName, MemoryKind, NodeSet, ResourceName, TopologyPolicy, one_line};
 use std::fmt;
 
 /// The reason's word; users search for the kubelet's.
@@ -139,30 +139,6 @@ impl fmt::Display for Rejection {
         let container = self.container.as_ref().map(|name| format!("container {name}: ")).unwrap_or_default();
         f.write_str(&one_line(&format!("{}: {container}{}", self.reason, self.text)))
     }
-}
-
-/// How many characters of a line are shown. The kubelet's events hold 1024 bytes, logs should hold more.
-const LINE: usize = 2000;
-
-/// A text that may repeat what a pod says of itself, for a reader: one line, of bounded length.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len().min(LINE));
-    let mut room = LINE;
-    for character in text.chars() {
-        // An escaped character takes the room that it is shown with.
-        let shown = if character.is_control() { character.escape_default().count() } else { 1 };
-        let Some(rest) = room.checked_sub(shown) else {
-            line.push('…');
-            break;
-        };
-        room = rest;
-        match character.is_control() {
-            true => line.extend(character.escape_default()),
-            false => line.push(character),
-        }
-    }
-    line
 }
 
 #[cfg(test)]

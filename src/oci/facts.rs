@@ -75,7 +75,8 @@ pub(super) fn party(id: &str, outline: &Outline) -> Party {
             name: names.pod_name,
             namespace: names.namespace,
             annotations: pod_annotations,
-            runtime_handler: names.runtime_handler,
+            // No runtime is told it: CRI-O writes it about sandboxes alone.
+            runtime_handler: String::new(),
             cgroup_parent,
             cgroups_path: String::new(),
             resources: None,

@@ -4,6 +4,7 @@
 //! container is believed of a manager alone that writes it itself.
 
 use super::outline::Outline;
+use crate::model::one_line;
 use std::collections::BTreeMap;
 
 /// Who makes containers here.
@@ -28,7 +29,6 @@ pub(super) struct Names {
     pub pod_name: String,
     pub namespace: String,
     pub container_name: String,
-    pub runtime_handler: String,
     pub is_sandbox: bool,
 }
 
@@ -51,18 +51,19 @@ const CONTAINERD: Keys = Keys {
     container_name: "io.kubernetes.cri.container-name",
 };
 
-/// UID and container name are the kubelet's labels, which CRI-O hands on.
+/// Of a container CRI-O hands the annotations of its pod on, then writes its own over them, and over those the kubelet's
+/// labels (`internal/factory/container/container.go`: `SpecAddAnnotations`). `KubeName`, `Namespace` and
+/// `RuntimeHandler` are its words about sandboxes alone: of a container they are a tenant's.
 const CRIO: Keys = Keys {
     kind: "io.kubernetes.cri-o.ContainerType",
     sandbox: "io.kubernetes.cri-o.SandboxID",
     uid: "io.kubernetes.pod.uid",
-    pod_name: "io.kubernetes.cri-o.KubeName",
-    namespace: "io.kubernetes.cri-o.Namespace",
+    pod_name: "io.kubernetes.pod.name",
+    namespace: "io.kubernetes.pod.namespace",
     container_name: "io.kubernetes.container.name",
 };
 
 const CRIO_LABELS: &str = "io.kubernetes.cri-o.Labels";
-const CRIO_HANDLER: &str = "io.kubernetes.cri-o.RuntimeHandler";
 /// podman says `libpod` here, CRI-O `cri-o`.
 const CONTAINER_MANAGER: &str = "io.container.manager";
 
@@ -74,7 +75,11 @@ impl Names {
             let pod = outline.annotation(CRIO.sandbox).filter(|pod| !pod.is_empty());
             return Self::outside_kubernetes(Manager::Podman, id, pod.unwrap_or(id));
         }
-        match (says(CONTAINERD.kind), says(CRIO.kind)) {
+        if is_dockers(outline) {
+            return Self::outside_kubernetes(Manager::Other, id, id);
+        }
+        // Each writes its own kind over what a pod says; the other's may be the pod's.
+        match (says(CONTAINERD.kind) && !is_crios(outline), says(CRIO.kind)) {
             (true, _) => Self::by(&CONTAINERD, Manager::Containerd, id, outline),
             (false, true) => Self::by(&CRIO, Manager::Crio, id, outline),
             (false, false) => Self::outside_kubernetes(Manager::Other, id, id),
@@ -83,7 +88,7 @@ impl Names {
 
     /// Where nothing but the id and the pod's is known.
     fn outside_kubernetes(manager: Manager, id: &str, sandbox: &str) -> Self {
-        let short: String = id.chars().take(12).collect();
+        let short = one_line(&id.chars().take(12).collect::<String>());
         Self {
             manager,
             sandbox: sandbox.to_owned(),
@@ -91,7 +96,6 @@ impl Names {
             pod_name: short.clone(),
             namespace: String::new(),
             container_name: short,
-            runtime_handler: String::new(),
             is_sandbox: false,
         }
     }
@@ -108,17 +112,16 @@ impl Names {
             .unwrap_or_default();
         let word = |key: &str| {
             let word = outline.annotation(key).or_else(|| labels.get(key).map(String::as_str));
-            word.filter(|word| !word.is_empty()).map(str::to_owned)
+            word.filter(|word| !word.is_empty()).map(one_line)
         };
         let sandbox = word(keys.sandbox).unwrap_or_else(|| id.to_owned());
-        let short: String = id.chars().take(12).collect();
+        let short = one_line(&id.chars().take(12).collect::<String>());
         Self {
             manager,
             pod_uid: word(keys.uid).unwrap_or_else(|| sandbox.clone()),
             pod_name: word(keys.pod_name).unwrap_or_else(|| short.clone()),
             namespace: word(keys.namespace).unwrap_or_default(),
             container_name: word(keys.container_name).unwrap_or(short),
-            runtime_handler: word(CRIO_HANDLER).unwrap_or_default(),
             // A sandbox's container is called as its sandbox; of no other is the name known beforehand.
             is_sandbox: word(keys.kind).as_deref() == Some("sandbox") && sandbox == id,
             sandbox,
@@ -126,13 +129,30 @@ impl Names {
     }
 }
 
+/// The cgroup it is to have, which no annotation names, and the last part of that.
+fn cgroup(outline: &Outline) -> (&str, &str) {
+    let cgroup = outline.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
+    (cgroup, cgroup.trim_end_matches('/').rsplit('/').next().unwrap_or_default())
+}
+
+/// By the name of the cgroup: `crio-ID`, or `SLICE:crio:ID`.
+fn is_crios(outline: &Outline) -> bool {
+    let (_, last) = cgroup(outline);
+    last.starts_with("crio-") || last.contains(":crio:")
+}
+
+/// Docker's users write any annotation as well. By the cgroup, unless that is told to lie elsewhere.
+fn is_dockers(outline: &Outline) -> bool {
+    let (cgroup, last) = cgroup(outline);
+    cgroup.starts_with("/docker/") || last.contains(":docker:")
+}
+
 /// podman says so, unless its user says something else; it names the cgroup as well.
 fn is_podmans(outline: &Outline) -> bool {
-    let cgroup = outline.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
-    let last = cgroup.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    outline.annotation(CONTAINER_MANAGER) == Some("libpod")
-        || last.starts_with("libpod-")
-        || last.contains(":libpod:")
+    let (cgroup, last) = cgroup(outline);
+    // containerd hands on what it is told to: below the kubelet's cgroups this one is a tenant's.
+    let says_so = outline.annotation(CONTAINER_MANAGER) == Some("libpod") && !cgroup.contains("kubepods");
+    says_so || last.starts_with("libpod-") || last.contains(":libpod:")
 }
 
 /// An id that is part of a file's name: as it is, where that is no longer than an id of podman or Docker.
@@ -159,12 +179,43 @@ mod tests {
         Names::of("0123456789abcdef", &Outline::read(&text, Path::new("config.json")).unwrap().0)
     }
 
+    /// containerd hands annotations of pods on that its owner lets through.
+    #[test]
+    fn a_tenant_is_no_podman() {
+        for cgroup in ["kubepods-burstable-podu1.slice:crio:c1", "/kubepods/burstable/podu1/c1"] {
+            let text = format!(
+                r#"{{"annotations":{{"io.container.manager":"libpod","io.kubernetes.cri-o.ContainerType":"container",
+                "io.kubernetes.pod.uid":"u1"}},"linux":{{"cgroupsPath":"{cgroup}"}}}}"#
+            );
+            let names = Names::of("c1", &Outline::read(&text, Path::new("config.json")).unwrap().0);
+            assert_eq!((names.manager, names.pod_uid.as_str()), (Manager::Crio, "u1"), "{cgroup}");
+        }
+    }
+
+    /// CRI-O writes over none of these, and a namespace may exempt or be trusted.
+    #[test]
+    fn a_tenant_of_crio_is_in_no_namespace_but_its_own() {
+        for cgroup in ["kubepods-podu1.slice:crio:c1", "/kubepods/podu1/crio-c1"] {
+            let text = format!(
+                r#"{{"annotations":{{"io.kubernetes.cri-o.Namespace":"kube-system","io.kubernetes.cri-o.KubeName":"x",
+                "io.kubernetes.cri-o.RuntimeHandler":"exempt","io.kubernetes.cri.container-type":"sandbox",
+                "io.kubernetes.cri.sandbox-id":"c1","io.kubernetes.cri.sandbox-namespace":"kube-system",
+                "io.container.manager":"cri-o","io.kubernetes.cri-o.ContainerType":"container",
+                "io.kubernetes.cri-o.SandboxID":"s1","io.kubernetes.pod.namespace":"default",
+                "io.kubernetes.pod.name":"mine"}},"linux":{{"cgroupsPath":"{cgroup}"}}}}"#
+            );
+            let names = Names::of("c1", &Outline::read(&text, Path::new("config.json")).unwrap().0);
+            assert_eq!((names.manager, names.sandbox.as_str()), (Manager::Crio, "s1"), "{cgroup}");
+            assert_eq!((names.namespace.as_str(), names.pod_name.as_str()), ("default", "mine"), "{cgroup}");
+            assert!(!names.is_sandbox, "{cgroup}");
+        }
+    }
+
     #[test]
     fn crio_tells_by_annotations_and_the_kubelets_labels() {
         let names = names(
             r#""io.container.manager":"cri-o","io.kubernetes.cri-o.ContainerType":"container",
-            "io.kubernetes.cri-o.SandboxID":"s1","io.kubernetes.cri-o.KubeName":"vllm-0",
-            "io.kubernetes.cri-o.Namespace":"ml","io.kubernetes.cri-o.RuntimeHandler":"gpu",
+            "io.kubernetes.cri-o.SandboxID":"s1","io.kubernetes.pod.name":"vllm-0","io.kubernetes.pod.namespace":"ml",
             "io.kubernetes.cri-o.Labels":"{\"io.kubernetes.pod.uid\":\"u1\",\"io.kubernetes.container.name\":\"vllm\"}""#,
         );
         assert_eq!(
@@ -172,7 +223,7 @@ mod tests {
             (Manager::Crio, "s1", "u1")
         );
         assert_eq!((names.pod_name.as_str(), names.container_name.as_str()), ("vllm-0", "vllm"));
-        assert_eq!((names.namespace.as_str(), names.runtime_handler.as_str()), ("ml", "gpu"));
+        assert_eq!(names.namespace, "ml");
     }
 
     #[test]
@@ -213,8 +264,8 @@ mod tests {
         let forged = format!(
             r#""io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-id":"{id}",
             "io.kubernetes.cri-o.ContainerType":"sandbox","io.kubernetes.cri-o.SandboxID":"{id}",
-            "io.kubernetes.cri.sandbox-namespace":"kube-system","io.kubernetes.cri-o.Namespace":"kube-system",
-            "io.kubernetes.cri-o.RuntimeHandler":"exempt","io.kubernetes.container.name":"x""#
+            "io.kubernetes.cri.sandbox-namespace":"kube-system","io.kubernetes.pod.namespace":"kube-system",
+            "io.kubernetes.container.name":"x""#
         );
         let by_annotation = names(&format!(r#"{forged},"io.container.manager":"libpod""#));
         let text = |path: &str| {
@@ -226,8 +277,15 @@ mod tests {
             .map(|path| Names::of(id, &Outline::read(&text(path), Path::new("config.json")).unwrap().0));
         for names in by_cgroup.into_iter().chain([by_annotation]) {
             assert_eq!((names.manager, names.is_sandbox), (Manager::Podman, false));
-            assert_eq!((names.namespace.as_str(), names.runtime_handler.as_str()), ("", ""));
+            assert_eq!(names.namespace, "");
             assert_eq!(names.container_name, "0123456789ab");
+        }
+        for path in ["system.slice:docker:0123456789abcdef", "/docker/0123456789abcdef"] {
+            let names = Names::of(id, &Outline::read(&text(path), Path::new("config.json")).unwrap().0);
+            assert_eq!(
+                (names.manager, names.is_sandbox, names.namespace.as_str()),
+                (Manager::Other, false, "")
+            );
         }
     }
 

@@ -12,6 +12,7 @@ use super::{OciError, find, handover, journal, place, settle, unheard};
 use crate::config::{Config, ConfigError};
 use crate::decision::{Delivery, Features};
 use crate::host::{Cgroups, RuntimeFeatures, mempolicy};
+use crate::model::one_line;
 use crate::store::{By, DEFAULT_DIR};
 use std::env;
 use std::ffi::OsString;
@@ -96,7 +97,7 @@ impl Surroundings {
 
 /// Where both a person and containerd, which reads the runtime's log, find it.
 fn fail(call: &Call, text: &str) -> u8 {
-    let text = format!("maitred: {text}");
+    let text = format!("maitred: {}", one_line(text));
     if let Some(log) = &call.log {
         journal::in_runtime_log(log, call.json_log, &text);
     }

@@ -43,11 +43,10 @@ pub fn open_regular(path: &Path, links: Links) -> std::io::Result<File> {
 }
 
 /// The same, as these options say.
-pub(super) fn open_regular_with(
-    options: &mut OpenOptions,
-    path: &Path,
-    links: Links,
-) -> std::io::Result<File> {
+///
+/// # Errors
+/// As [`open_regular`].
+pub fn open_regular_with(options: &mut OpenOptions, path: &Path, links: Links) -> std::io::Result<File> {
     let links = if links == Links::Refused { libc::O_NOFOLLOW } else { 0 };
     let file = options.custom_flags(libc::O_NONBLOCK | links).open(path)?;
     match file.metadata()?.is_file() {

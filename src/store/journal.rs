@@ -5,6 +5,7 @@
 
 use super::error::io;
 use super::{Store, StoreError, file};
+use crate::model::one_line;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -151,6 +152,18 @@ impl Told {
         (&self.pod_uid, self.container.as_deref(), &self.decision, self.simulated, &self.reason)
     }
 
+    /// Each text in one line of bounded length: podman's and Docker's users call a container what they like.
+    fn in_lines(&self) -> Self {
+        let cut = |text: &String| one_line(text);
+        let [pod, namespace, pod_uid, reason, request] =
+            [&self.pod, &self.namespace, &self.pod_uid, &self.reason, &self.request].map(cut);
+        let [container, container_id, placement, memory_policy] =
+            [&self.container, &self.container_id, &self.placement, &self.memory_policy]
+                .map(|text| text.as_ref().map(cut));
+        let names = Self { pod, namespace, pod_uid, container, container_id, ..self.clone() };
+        Self { reason, request, placement, memory_policy, ..names }
+    }
+
     /// This one, given again: the later of two of the same.
     fn again(mut self, earlier: &Self) -> Self {
         self.times = self.times.max(1).saturating_add(earlier.times.max(1));
@@ -166,6 +179,7 @@ impl Store {
     /// The file cannot be written.
     pub fn tell(&self, told: &Told) -> Result<(), StoreError> {
         let path = self.journal_path();
+        let told = &told.in_lines();
         let mut line = serde_json::to_string(told).unwrap_or_default();
         if line.len() > LINE {
             // A machine of hundreds of nodes: the sentence says the same in short.
@@ -302,6 +316,22 @@ mod tests {
         assert_eq!(journal[0].reason, "long ago");
         assert!(journal.last().unwrap().reason.starts_with("2999 "));
         assert!(journal.len() > 300, "{}", journal.len());
+    }
+
+    #[test]
+    fn names_of_any_length_leave_the_journal_bounded_and_the_others_in_it() {
+        let (_run, store) = scratch();
+        store.tell(&told("quiet", "placed", "long ago", 0)).unwrap();
+        for letter in ["x", "\u{1b}", "\""] {
+            let endless = letter.repeat(2 << 20);
+            let mut one = told(&endless, "rejected", &endless, 1);
+            (one.pod, one.container, one.request) = (endless.clone(), Some(endless.clone()), endless.clone());
+            store.tell(&one).unwrap();
+            let length = store.journal_path().metadata().unwrap().len();
+            assert!(length <= JOURNAL_MOST, "{length}");
+        }
+        let journal = store.journal().unwrap();
+        assert_eq!((journal.len(), journal[0].reason.as_str()), (4, "long ago"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ mod turn;
 pub use allocation::{Allocation, By, Process};
 pub use allocations::{Loaded, Skipped, SkippedReason};
 pub use error::StoreError;
-pub use file::{Links, open_regular};
+pub use file::{Links, open_regular, open_regular_with};
 pub use journal::{
     AmountTold, CandidateTold, Evidence, HolderTold, JOURNAL_MOST, LargestTold, ShortTold, Told, WeakerTold,
 };

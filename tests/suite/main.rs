@@ -24,6 +24,7 @@ mod plan;
 mod refusals;
 mod reports;
 mod rooms;
+mod security;
 mod status;
 mod steps;
 mod store;

@@ -28,7 +28,9 @@ impl Daemon {
     pub fn find(root: &Root, processes: Option<&[Process]>, sockets: Option<&Sockets>) -> Self {
         let Some(processes) = processes else { return Self::Unknown };
         let holder = root.read(LOCK).ok().flatten().and_then(|text| text.parse::<u32>().ok());
-        let ours = |process: &&Process| process.name.contains("maitred") && !is_self(root, process);
+        let ours = |process: &&Process| {
+            process.name.contains("maitred") && !is_self(root, process) && process.is_the_hosts(root)
+        };
         let mut candidates = processes.iter().filter(ours);
         let found = candidates
             .clone()

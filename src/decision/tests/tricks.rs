@@ -40,6 +40,22 @@ fn no_spelling_is_a_way_to_anothers_gpu() {
     refusal(&node.create(&pod("thief"), &mixed));
 }
 
+/// What only the environment says draws its container to a node and takes nothing from anybody.
+#[test]
+fn a_nics_name_in_the_environment_keeps_it_from_nobody() {
+    let mut node = Node::new();
+    for name in ["thief", "owner"] {
+        let mut facts = whole(name, 1);
+        facts.env = vec!["PCIDEVICE_MELLANOX_COM_RDMA=0000:51:00.0".into()];
+        let outcome = node.create(&pod(name), &facts);
+        assert_eq!(edit(&outcome).mems.as_ref().unwrap().to_string(), "0", "{name}");
+    }
+    let mut garbled = whole("garbled", 1);
+    garbled.env = vec!["PCIDEVICE_X=../../../etc/passwd\n".into()];
+    assert!(refusal(&node.create(&pod("garbled"), &garbled)).contains("PCIDEVICE_X"));
+    assert_eq!(node.held(), 2);
+}
+
 #[test]
 fn a_gpu_that_goes_and_comes_back_is_still_its_holders() {
     let mut node = Node::with(Settings { annotation_pool: AnnotationPool::All, ..settings() });

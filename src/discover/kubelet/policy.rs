@@ -88,6 +88,17 @@ mod tests {
     }
 
     #[test]
+    fn a_tenants_process_of_that_name_tells_nothing() {
+        let [comm, _] = RUNNING;
+        let forged = ("proc/7/cmdline", "kubelet\0--cpu-manager-policy=static\0");
+        assert_eq!(found(&[comm, forged]), says("static", super::super::RUNNING));
+        let inside =
+            ("proc/7/cgroup", "0::/kubepods.slice/kubepods-besteffort.slice/cri-containerd-1.scope\n");
+        assert_eq!(found(&[comm, forged, inside]), None);
+        assert_eq!(found(&[comm, forged, ("proc/7/status", "Uid:\t1000\t1000\t1000\t1000\n")]), None);
+    }
+
+    #[test]
     fn rke2_is_asked_what_it_will_start_its_kubelet_with() {
         let (main, more) = ("etc/rancher/rke2/config.yaml", "etc/rancher/rke2/config.yaml.d/50-cpu.yaml");
         let one = (main, "kubelet-arg: cpu-manager-policy=static\n");

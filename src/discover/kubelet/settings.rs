@@ -5,7 +5,7 @@ use super::distribution::Distribution;
 use super::flags::{self, key_of};
 use crate::discover::place::line_of;
 use crate::discover::yaml::{mapping, word};
-use crate::discover::{DiscoverError, Place, Root, Said, processes};
+use crate::discover::{DiscoverError, Place, Process, Root, Said, processes};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -171,6 +171,7 @@ fn of_word(said: &Said<Value>) -> Option<Said<String>> {
 
 /// The command line of the kubelet that runs, if one does. What cannot be read of a process that has ended is nothing.
 fn running(root: &Root) -> Option<Vec<String>> {
-    let line = processes(root).into_iter().flatten().find(|process| process.name == "kubelet")?.line(root);
+    let kubelet = |process: &Process| process.name == "kubelet" && process.is_the_hosts(root);
+    let line = processes(root).into_iter().flatten().find(kubelet)?.line(root);
     (line.len() > 1).then_some(line)
 }

@@ -101,7 +101,7 @@ fn annotations_of_podmans_users_exempt_nobody() {
     for annotation in [
         r#""io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-id":"0123456789abcdef""#,
         r#""io.kubernetes.cri-o.ContainerType":"sandbox","io.kubernetes.cri-o.SandboxID":"0123456789abcdef""#,
-        r#""io.kubernetes.cri-o.ContainerType":"container","io.kubernetes.cri-o.Namespace":"kube-system""#,
+        r#""io.kubernetes.cri-o.ContainerType":"container","io.kubernetes.pod.namespace":"kube-system""#,
         r#""io.kubernetes.cri.container-type":"container","io.kubernetes.cri.sandbox-namespace":"kube-system""#,
         r#""kubernetes.io/config.source":"file""#,
     ] {
