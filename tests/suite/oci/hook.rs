@@ -156,7 +156,7 @@ fn precreate_decides_anew_about_a_container_that_is_made_again() {
     let edited = |output: &std::process::Output| -> serde_json::Value {
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    assert_eq!(edited(&first)["linux"]["resources"]["cpu"]["quota"], -1);
+    assert_eq!(edited(&first)["linux"]["resources"]["cpu"]["quota"], 0);
     assert_eq!(edited(&second), edited(&first));
     assert_eq!(node.allocations().len(), 1);
 }
