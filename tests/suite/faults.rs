@@ -72,8 +72,7 @@ fn the_readme_tells_of_each_fault_and_of_no_other() {
     let section = section.split("\n## ").next().unwrap();
     let names = |rows: Vec<(String, String)>| rows.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let told = names(rows(section, "", "what happens"));
-    let tested: Vec<String> =
-        names(own("fault")).into_iter().take_while(|name| name != "never").collect();
+    let tested: Vec<String> = names(own("fault")).into_iter().take_while(|name| name != "never").collect();
     assert_eq!(told, tested);
 }
 

@@ -249,7 +249,7 @@ fn devices_that_come_later_are_chosen_then() {
     let mut node = Node::over(bare, Settings { annotation_pool: AnnotationPool::All, ..settings() });
     node.create(&pod("x"), &whole("x", 2));
     assert!(matches!(node.create(&asking("a", "1"), &whole("a", 2)).reply, Reply::Refuse(_)));
-    let refreshed = Topology { gpus, ..Topology::default() };
+    let refreshed = Topology { gpus, ..machine() };
     node.step(Event::Devices(Box::new(refreshed)));
     assert_eq!(edit(&node.create(&asking("a", "1"), &whole("a", 1))).env[0].1, "GPU-a");
     assert_eq!(node.held(), 2, "what was held is held still");

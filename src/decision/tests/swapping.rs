@@ -119,7 +119,7 @@ fn cdi_devices_are_taken_away_node_by_node_and_others_come_by_name() {
     }
     // Nor where nobody knows the other's name.
     let mut nameless = swapping(GpuPlacement::Choose);
-    let bare = Topology { gpus: machine().gpus, ..Topology::default() };
+    let bare = machine();
     nameless.step(Event::Devices(Box::new(bare)));
     let (pod_a, _) = given(&mut nameless, "a", 2, &["GPU-d"]);
     let text = refusal(&nameless.create(&pod_a, &facts));
