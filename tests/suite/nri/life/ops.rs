@@ -179,7 +179,7 @@ impl Node {
         }
         let made = self.sim.borrow().containers.get(&id).cloned();
         let Some(made) = made else { return };
-        if let (Some(due), false) = (due, made.unasked) {
+        if let (Some(due), false) = (due, made.unasked || self.has_stopped(&pod)) {
             let own = made.own.as_ref().map_or(0, CpuSet::len);
             assert_eq!(own, due, "{id} is made and not pinned: {made:#?}");
         }
