@@ -9,7 +9,7 @@ use crate::oci::{self, Books};
 use crate::store::{Allocation, By, Store, StoreError};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ impl Shared {
         let Some(store) = self.store.as_ref().filter(|_| self.seen().others.contains(&update.id)) else {
             return;
         };
-        let noted = self.own_change(store, || store.note_told(&update.id, &update.cpus));
+        let noted = self.own_change(store, || store.note_told(&BTreeMap::from([(&update.id, &update.cpus)])));
         if let Err(error) = noted {
             tracing::warn!(container_id = %update.id, %error, "its new cpuset is not noted");
         }

@@ -248,7 +248,9 @@ fn share(
         live.within = container.resources.cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty());
     }
     if let Some(rival) = &rival {
-        (line.warn, line.reason) = (true, format!("{}; {rival}", line.reason));
+        // Of one that did not start its own command may be to blame.
+        line.warn |= !container.resources.cpus.is_empty();
+        line.reason = format!("{}; {rival}", line.reason);
     }
     let cpus =
         state.live.get(&container.id).and_then(|live| state.wanted(live, &state.pool(settings), settings));
@@ -280,8 +282,8 @@ fn rival(state: &State, pod: &PodFacts, container: &ContainerFacts, settings: &S
         ));
     }
     state.spurned.contains(&key(pod, container)).then(|| {
-        "made with a cpuset it did not start the last time, as where another NRI plugin sets one too: made without, and \
-         its cgroup is written once it runs"
+        "made with a cpuset it did not start the last time, as where another NRI plugin sets one too: made without this \
+         time, and its cgroup is written once it runs"
             .to_owned()
     })
 }

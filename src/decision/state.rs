@@ -125,6 +125,13 @@ impl State {
         self.pods.contains_key(id)
     }
 
+    /// Whether another attempt of a container is the one that lives.
+    #[must_use]
+    pub fn has_other_attempt(&self, pod: &PodUid, container: &ContainerFacts) -> bool {
+        let same = |live: &Live| live.key.pod == *pod && live.key.container == container.name;
+        !self.live.contains_key(&container.id) && self.live.values().any(same)
+    }
+
     /// The cgroups of a sandbox's containers that live, as far as is known.
     pub fn cgroups_in(&self, sandbox: &str) -> impl Iterator<Item = &str> {
         let of_it = self.live.values().filter(move |live| live.sandbox == sandbox);

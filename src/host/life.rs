@@ -5,13 +5,16 @@ use super::error::{io, read};
 use super::{Cgroups, HostError};
 use std::path::Path;
 
-/// When a process started, in clock ticks since the boot (`/proc/PID/stat`, field 22); `None` is no such process.
+/// When a process started, in clock ticks since the boot (`/proc/PID/stat`, field 22); `None` is no such process, or one
+/// that has ended and that its parent has not asked about yet.
 #[must_use]
 pub fn start_time(root: &Path, pid: u32) -> Option<u64> {
     let stat = read(&root.join(format!("proc/{pid}/stat"))).ok()??;
     // The name stands in parentheses and may hold any character, these too.
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = rest.split_whitespace();
+    let lives = fields.next().is_some_and(|state| !matches!(state, "Z" | "X" | "x"));
+    fields.nth(18).filter(|_| lives)?.parse().ok()
 }
 
 /// In `/proc` every architecture counts time so (`USER_HZ`).

@@ -39,6 +39,9 @@ impl Found {
         settings: &Settings,
         cgroups: &dyn Cgroups,
     ) -> Outcome {
+        if comes_late(state, &event, cgroups) {
+            return Outcome::default();
+        }
         let mut over = match event {
             Event::RunPod(_) => self.release(state, settings, cgroups),
             _ => None,
@@ -89,6 +92,14 @@ impl Marks {
         let own = self.own.as_ref().is_some_and(|path| gone(cgroups.is_there(path), path));
         own || self.pod.as_ref().is_some_and(|path| gone(cgroups.is_pod_there(path), path))
     }
+}
+
+/// The word that a container has started can wait in the runtime until it has ended and its next attempt runs: that has
+/// its seat.
+fn comes_late(state: &State, event: &Event, cgroups: &dyn Cgroups) -> bool {
+    let Event::Started(pod, container) = event else { return false };
+    let path = &container.cgroups_path;
+    state.has_other_attempt(&pod.uid, container) && gone(cgroups.is_there(path), path)
 }
 
 /// Whether it was refused, or would have been.

@@ -5,6 +5,7 @@ use super::books::{Books, Entries, told};
 use super::edit::Change;
 use super::facts::Party;
 use super::fault::Step;
+use super::neighbours::Neighbours;
 use super::pages::{free_pages, hugepage_hints};
 use super::surroundings::fail;
 use super::{OciError, machine, namesake};
@@ -18,7 +19,6 @@ use crate::host::{Cgroups, KernelModes, launcher, mempolicy};
 use crate::ledger::Record;
 use crate::model::{ContainerFacts, ContainerId, ContainerKey, MemoryMode, Rejection};
 use crate::store::{Allocation, By, Process, Store};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -94,9 +94,12 @@ impl Desk {
     ) -> Result<Seated, OciError> {
         let _turn = self.store.turn(self.config.failure.deadline)?;
         Step::Locked.strike();
-        let entries = self.books().read()?;
+        let mut entries = self.books().read()?;
         if let Some(at) = namesake::itself(&self.books(), &entries.living, &party.container.id, &place) {
-            return self.stand(entries, at, place, change);
+            match self.is_begun_anew(&entries.living[at].0, &place) {
+                true => entries.dead.push(entries.living.swap_remove(at).0.key),
+                false => return self.stand(entries, at, place, change),
+            }
         }
         let party = &*namesake::apart(party, &entries.living);
         if party.carries.is_some() && party.in_kubernetes {
@@ -108,13 +111,18 @@ impl Desk {
         let mut state = self.state()?;
         let settings = self.settings(party, &state);
         self.check_swaps(party, &state, &settings)?;
+        let neighbours = Neighbours::of(&entries.living);
         let before = self.take_in(&mut state, entries, &settings)?;
         let container = self.with_pages(party, &mut state, &settings)?;
         let event = Event::Create(party.pod.clone(), container);
         let Outcome { reply, mut writes, verdicts, .. } = decision::step(&mut state, event, &settings);
+        let shares = has_no_cpus(&state, party);
+        if settings.mode == Mode::Enforce && !matches!(reply, Reply::Refuse(_)) {
+            neighbours.keep_apart(&party.container.id, &place, shares, &self.cgroups)?;
+        }
         self.say(&verdicts, begin, &state);
         Step::Decided.strike();
-        let edit = match answer_or_edit(reply) {
+        let mut edit = match answer_or_edit(reply) {
             Err(rejection) => {
                 self.write(&before);
                 return Ok(Seated::Refused(rejection));
@@ -123,7 +131,9 @@ impl Desk {
         };
         if settings.mode == Mode::Enforce {
             let allocation = self.allocation(party, place, &state, &edit, &settings);
-            let shares = has_no_cpus(&state, &allocation);
+            if shares {
+                edit.cpus = self.room(&allocation.cgroups, edit.cpus);
+            }
             self.store.keep(&allocation)?;
             Step::Recorded.strike();
             if let Err(error) = change(&Change { edit: &edit, shares, stands: false }) {
@@ -298,7 +308,7 @@ impl Desk {
         edit: &Edit,
         settings: &Settings,
     ) -> Allocation {
-        let key = ContainerKey::new(party.pod.uid.clone(), party.container.name.clone());
+        let key = party.key();
         let id = &party.container.id;
         let held = state.ledger().get(&key).filter(|holding| holding.id.as_ref() == Some(id));
         let placement = held.map(|holding| holding.placement.clone()).unwrap_or_default();
@@ -312,31 +322,17 @@ impl Desk {
         }
     }
 
-    /// Gives other containers their CPUs; the last word on each counts. The cgroup comes first: who dies between
-    /// the two leaves a note of more than the container has, never of less.
-    pub(super) fn write(&self, updates: &[CpusetUpdate]) {
-        let last: BTreeMap<&ContainerId, &CpusetUpdate> =
-            updates.iter().map(|update| (&update.id, update)).collect();
-        for update in last.into_values() {
-            let written = self.cgroups.write_cpuset(&update.cgroups_path, &update.cpus, update.mems.as_ref());
-            match written {
-                Ok(()) => tracing::debug!(container_id = %update.id, cpus = %update.cpus, "cpuset written"),
-                Err(error) if error.is_gone() => continue,
-                Err(error) => {
-                    tracing::warn!(container_id = %update.id, %error, "a container's cpuset was not written");
-                    continue;
-                }
-            }
-            if let Err(error) = self.store.note_told(&update.id, &update.cpus) {
-                tracing::warn!(container_id = %update.id, %error, "its new cpuset is not noted");
-            }
-        }
+    /// A precreate hook is given a configuration that nobody has edited: whatever was decided about an earlier attempt
+    /// that has ended is not in it.
+    fn is_begun_anew(&self, allocation: &Allocation, place: &Place) -> bool {
+        let hooks = self.by == By::Hook && allocation.by == By::Hook;
+        hooks && !place.made && !self.books().populated(allocation)
     }
 }
 
 /// Whether a container has no CPUs of its own.
-fn has_no_cpus(state: &State, allocation: &Allocation) -> bool {
-    state.ledger().get(&allocation.key).is_none_or(|held| held.placement.cpus.is_empty())
+fn has_no_cpus(state: &State, party: &Party) -> bool {
+    state.ledger().get(&party.key()).is_none_or(|held| held.placement.cpus.is_empty())
 }
 
 /// Whether a policy may be delivered by the launcher: where a better way is sure to work it need not lie on the host.

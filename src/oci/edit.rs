@@ -60,7 +60,8 @@ fn cpu(document: &mut Document, edit: &Edit) -> Result<(), DocumentError> {
         document.set(&at("mems"), &quoted(&mems.to_string()))?;
     }
     match edit.drop_quota {
-        true => document.set(&at("quota"), "-1"),
+        // As the kubelet says "none": of -1 crun 1.8 makes a number that cgroup v1 refuses.
+        true => document.set(&at("quota"), "0"),
         false => Ok(()),
     }
 }

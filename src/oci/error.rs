@@ -73,6 +73,12 @@ pub enum OciError {
         "{cgroup}, the cgroup that {id} would get, has processes of others: expected another cgroupsPath"
     )]
     Inhabited { cgroup: String, id: String },
+    /// One cpuset would bind two containers.
+    #[error(
+        "the cgroup of {id} is {cgroup}, and {other} runs there, above or below it: CPUs of one's own need a cgroup \
+         of one's own, expected another cgroupsPath"
+    )]
+    Together { id: ContainerId, cgroup: String, other: ContainerId },
     /// Nothing to stand in front of.
     #[error("no runtime found: expected runc, crun or youki on PATH, or [runtime] path in the configuration")]
     NoRuntime,

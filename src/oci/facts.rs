@@ -12,8 +12,8 @@ use super::outline::{Outline, Resources as Limits, Seccomp};
 use crate::decision::CDI_ANNOTATION;
 use crate::ledger::RECORD_ANNOTATION;
 use crate::model::{
-    ContainerFacts, ContainerId, ContainerName, ContainerState, DeviceNode, HugepageHints, MountFacts,
-    PodFacts, PodUid, PolicyCalls, Resources, SeccompRule,
+    ContainerFacts, ContainerId, ContainerKey, ContainerName, ContainerState, DeviceNode, HugepageHints,
+    MountFacts, PodFacts, PodUid, PolicyCalls, Resources, SeccompRule,
 };
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType};
 use std::collections::BTreeMap;
@@ -43,6 +43,11 @@ const STATIC_POD: &str = "kubernetes.io/config.source";
 const MEMORY_POLICY: &str = "memory-policy.maitred.io";
 
 impl Party {
+    /// What it goes by in the books.
+    pub(super) fn key(&self) -> ContainerKey {
+        ContainerKey::new(self.pod.uid.clone(), self.container.name.clone())
+    }
+
     /// Whether its pod asks for a memory policy of its own.
     pub(super) fn asks_for_policy(&self) -> bool {
         self.pod.annotations.keys().any(|key| key.starts_with(MEMORY_POLICY))

@@ -74,20 +74,20 @@ fn precreate(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, OciErr
         }
     };
     let cgroups_path = bundle.cgroups_path().map(str::to_owned);
-    let id =
-        cgroups_path.as_deref().and_then(place::id_of).ok_or_else(|| OciError::NoId { path: path.into() });
-    let party = bundle.party(id.as_ref().map_or(UNNAMED, |id| id));
+    let id = cgroups_path.as_deref().and_then(place::id_of);
+    let party = bundle.party(id.unwrap_or(UNNAMED));
     if party.is_sandbox {
         return hand_on(input);
     }
+    let candidates = |desk: &Desk| {
+        let id = id.ok_or_else(|| OciError::NoId { path: path.into() })?;
+        // podman spells it so for systemd alone.
+        let systemd = cgroups_path.as_deref().is_some_and(|path| path.contains(':'));
+        place::to_be_had(place::candidates(cgroups_path.as_deref(), id, systemd, None), id, &desk.cgroups)
+    };
     let opened = open(surroundings).and_then(|desk| {
         let trouble = bundle.take_trouble().map_or(Ok(()), Err);
-        let cgroups = trouble.and(id).and_then(|id| {
-            // podman spells it so for systemd alone.
-            let systemd = cgroups_path.as_deref().is_some_and(|path| path.contains(':'));
-            place::to_be_had(place::candidates(cgroups_path.as_deref(), id, systemd, None), id, &desk.cgroups)
-        });
-        match cgroups {
+        match trouble.and_then(|()| candidates(&desk)) {
             Ok(cgroups) => Ok((Desk { features: in_time(&desk, &party), ..desk }, cgroups)),
             Err(error) => Err(desk.unready(error)),
         }
@@ -95,7 +95,15 @@ fn precreate(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, OciErr
     let (desk, cgroups) = match opened {
         Ok(opened) => opened,
         Err(unready) => match ruling(unready.answer(&party), &party) {
-            Ruling::Fine => return hand_back(bundle, input),
+            Ruling::Fine => {
+                if let Some(desk) = unready.desk()
+                    && let Ok(cgroups) = candidates(desk)
+                {
+                    let place = Place::planned(books::caller(Path::new("/")), cgroups);
+                    desk.let_through(&party, place, &mut |_| Ok(()));
+                }
+                return hand_back(bundle, input);
+            }
             refused => return Ok(refused),
         },
     };
@@ -180,12 +188,21 @@ fn create_runtime(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, O
             Err(error) => Err(desk.unready(error)),
         }
     });
+    let holder = u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid));
     let (desk, cgroup) = match opened {
         Ok(opened) => opened,
-        Err(unready) => return Ok(ruling(unready.answer(&party), &party)),
+        Err(unready) => {
+            let ruling = ruling(unready.answer(&party), &party);
+            if ruling == Ruling::Fine
+                && let Some(desk) = unready.desk()
+                && let Ok(cgroup) = cgroup_of(&desk.cgroups, pid, state.id(), bundle.cgroups_path())
+            {
+                desk.let_through(&party, Place::made(holder, cgroup), &mut |_| Ok(()));
+            }
+            return Ok(ruling);
+        }
     };
     party.container.cgroups_path.clone_from(&cgroup);
-    let holder = u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid));
     let place = Place::made(holder, cgroup.clone());
     let cgroups = desk.cgroups.clone();
     Ok(seat(&desk, &party, place, &mut |change| in_cgroup(&cgroups, &cgroup, change.edit)))

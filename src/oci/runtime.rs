@@ -139,6 +139,12 @@ fn make(
         Err(unready) => {
             let answer = unready.answer(&party);
             if answer.is_ok() {
+                if let Some(desk) = unready.desk()
+                    && let Ok(cgroups) = cgroups(&desk.cgroups, &bundle, &id, call.systemd)
+                {
+                    let holder = books::process(Path::new("/"), std::process::id());
+                    desk.let_through(&party, Place::planned(holder, cgroups), &mut |_| Ok(()));
+                }
                 write_back(bundle);
             }
             return answer.map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes));

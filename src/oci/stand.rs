@@ -7,9 +7,10 @@ use super::edit::Change;
 use super::facts::Party;
 use super::hook::in_cgroup;
 use super::namesake;
+use super::neighbours::Neighbours;
 use crate::decision::{CpusetUpdate, Edit, Known, Mode};
 use crate::ledger::Record;
-use crate::model::{ContainerId, ContainerKey, CpuSet, DeviceId, Placement};
+use crate::model::{ContainerId, CpuSet, DeviceId, Placement};
 use crate::store::{Allocation, By, Process};
 use std::collections::BTreeSet;
 
@@ -35,7 +36,10 @@ impl Desk {
         let (cpus, writes) = match placement.cpus.is_empty() {
             false => (Some(placement.cpus), Vec::new()),
             true if theirs => (known.told, Vec::new()),
-            true => self.shared_cpus(entries, &allocation, known, &place)?,
+            true => {
+                let (cpus, writes) = self.shared_cpus(entries, &allocation, known, &place)?;
+                (self.room(&place.cgroups, cpus), writes)
+            }
         };
         tracing::debug!(container_id = %allocation.id, by = ?allocation.by, "placed already: verified");
         let mems = Some(placement.mems).filter(|mems| !mems.is_empty());
@@ -104,12 +108,13 @@ impl Desk {
 
     /// Tells whether nobody has known of it.
     fn keep_undecided(&self, party: &Party, place: Place) -> Result<bool, OciError> {
-        let key = ContainerKey::new(party.pod.uid.clone(), party.container.name.clone());
-        let id = &party.container.id;
+        let (key, id) = (party.key(), &party.container.id);
         let known = |one: &Allocation| namesake::is_of(&one.id, id) || one.key == key;
-        if self.books().read()?.living.iter().any(|(one, _)| known(one)) {
+        let living = self.books().read()?.living;
+        if living.iter().any(|(one, _)| known(one)) {
             return Ok(false);
         }
+        Neighbours::of(&living).keep_apart(id, &place, true, &self.cgroups)?;
         let claims = self.state().map(|state| state.claims_of(&key, &party.container)).unwrap_or_default();
         let settings = self.config.settings(CpuSet::new(), self.features);
         let record = Record::new(&key, id, &Placement::default());

@@ -89,11 +89,12 @@ impl Surroundings {
 }
 
 /// A desk that could not be opened, with what is needed to answer all the same.
-#[derive(Debug)]
 pub(super) struct Unready {
     config: Config,
     by: By,
     error: OciError,
+    /// What could be opened.
+    desk: Option<Desk>,
 }
 
 impl Unready {
@@ -105,6 +106,11 @@ impl Unready {
         }
     }
 
+    /// What else there is, to keep at least that the container is there.
+    pub fn desk(&self) -> Option<&Desk> {
+        self.desk.as_ref()
+    }
+
     /// Why.
     pub fn into_error(self: Box<Self>) -> OciError {
         self.error
@@ -114,7 +120,7 @@ impl Unready {
 impl Desk {
     /// What is left of it where something else keeps it from deciding.
     pub fn unready(self, error: OciError) -> Box<Unready> {
-        Box::new(Unready { config: self.config, by: self.by, error })
+        Box::new(Unready { config: self.config.clone(), by: self.by, error, desk: Some(self) })
     }
 
     /// Starts the log and opens what a decision needs. A configuration that cannot be used leaves the defaults to say
@@ -126,8 +132,9 @@ impl Desk {
     ) -> Result<Self, Box<Unready>> {
         let level = loaded.as_ref().map_or(LogLevel::Info, |config| config.log.level);
         journal::start(&surroundings.log, level);
-        let config = loaded
-            .map_err(|error| Box::new(Unready { config: Config::default(), by, error: error.into() }))?;
+        let config = loaded.map_err(|error| {
+            Box::new(Unready { config: Config::default(), by, error: error.into(), desk: None })
+        })?;
         let open = || {
             let dir = &surroundings.store;
             if dir.is_relative() {
@@ -141,7 +148,7 @@ impl Desk {
             Ok((store, root, cgroups)) => {
                 Ok(Self { config, store, root, cgroups, by, features: Features::default() })
             }
-            Err(error) => Err(Box::new(Unready { config, by, error })),
+            Err(error) => Err(Box::new(Unready { config, by, error, desk: None })),
         }
     }
 }

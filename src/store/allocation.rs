@@ -4,7 +4,7 @@ use super::{Skipped, SkippedReason, Store, StoreError};
 use crate::model::{ContainerId, ContainerKey, CpuSet, DeviceId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,16 +135,21 @@ impl Store {
         Ok((allocations, skipped))
     }
 
-    /// Notes that a container's cgroup was given these CPUs; nothing where it has no allocation, or is the daemon's,
-    /// which notes that itself.
+    /// Notes what the cgroups of these containers were given; nothing of one that has no allocation, or is the
+    /// daemon's, which notes that itself.
     ///
     /// # Errors
-    /// The directory cannot be listed, or the file cannot be written.
-    pub fn note_told(&self, id: &ContainerId, cpus: &CpuSet) -> Result<(), StoreError> {
+    /// The directory cannot be listed, or a file cannot be written.
+    pub fn note_told(&self, told: &BTreeMap<&ContainerId, &CpuSet>) -> Result<(), StoreError> {
+        if told.is_empty() {
+            return Ok(());
+        }
         let (allocations, _) = self.allocations()?;
-        for mut allocation in allocations.into_iter().filter(|one| one.id == *id && one.by != By::Nri) {
-            allocation.told = Some(cpus.clone());
-            self.keep(&allocation)?;
+        for mut allocation in allocations.into_iter().filter(|one| one.by != By::Nri) {
+            if let Some(cpus) = told.get(&allocation.id) {
+                allocation.told = Some((*cpus).clone());
+                self.keep(&allocation)?;
+            }
         }
         Ok(())
     }
@@ -247,9 +252,8 @@ mod tests {
         store.keep(&Allocation { told: None, ..allocation("b") }).unwrap();
         store.keep(&Allocation { by: By::Nri, told: None, ..allocation("d") }).unwrap();
         let cpus: CpuSet = "5".parse().unwrap();
-        for id in ["id-a", "id-b", "id-c", "id-d"] {
-            store.note_told(&id.into(), &cpus).unwrap();
-        }
+        let ids = ["id-a", "id-b", "id-c", "id-d"].map(ContainerId::from);
+        store.note_told(&ids.iter().map(|id| (id, &cpus)).collect()).unwrap();
         let told: Vec<_> = store.allocations().unwrap().0.into_iter().map(|one| one.told).collect();
         assert_eq!(told, [Some(cpus.clone()), Some(cpus), None]);
     }

@@ -4,7 +4,7 @@
 //! Below `/run`, so it outlives the daemon and not a reboot; the log is what lasts longer.
 
 use super::error::io;
-use super::{Store, StoreError, file};
+use super::{Store, StoreError, file, turn};
 use crate::model::one_line;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The file is never longer than this, in bytes.
 pub const JOURNAL_MOST: u64 = 1 << 20;
@@ -19,6 +20,8 @@ pub const JOURNAL_MOST: u64 = 1 << 20;
 const KEPT: usize = JOURNAL_MOST as usize / 2;
 /// One line: above what the largest rejection needs, and cut short before it is written.
 const LINE: usize = 64 << 10;
+/// How long to wait for whoever writes it: that takes milliseconds when it is full.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// One verdict, as the journal keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -176,7 +179,7 @@ impl Store {
     /// Appends a verdict. Other processes may do so at the same moment.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written, or somebody holds it: a container does not wait for a word about it.
     pub fn tell(&self, told: &Told) -> Result<(), StoreError> {
         let path = self.journal_path();
         let told = &told.in_lines();
@@ -215,7 +218,7 @@ impl Store {
             options.append(true).create(true).mode(0o600);
             let file = file::open_regular_with(&mut options, &path, file::Links::Refused)
                 .map_err(io("open", &path))?;
-            file.lock().map_err(io("lock", &path))?;
+            turn::wait(&file, &path, PATIENCE)?;
             let ours = file.metadata().map_err(io("look at", &path))?;
             let there = path.metadata().ok();
             if there.is_some_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
@@ -354,6 +357,17 @@ mod tests {
             let own = journal.iter().rfind(|one| one.pod_uid == writer.to_string()).unwrap();
             assert!(own.reason.starts_with("99 "), "{}", &own.reason[..4]);
         }
+    }
+
+    /// Somebody stopped in the middle of a word must not keep containers from being made.
+    #[test]
+    fn who_holds_the_journal_is_not_waited_for_for_ever() {
+        let (_run, store) = scratch();
+        let held = store.lock_journal().unwrap();
+        let error = store.tell(&told("a", "placed", "fine", 1)).unwrap_err();
+        assert!(matches!(error, StoreError::Busy { .. }), "{error}");
+        drop(held);
+        store.tell(&told("a", "placed", "fine", 1)).unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::error::io;
 use super::{Store, StoreError};
 use std::fs::{File, TryLockError};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long to sleep between two tries: holders need a fraction of a millisecond.
@@ -25,14 +26,20 @@ impl Store {
         let path = self.dir.join("lock");
         self.make_dir(&self.dir)?;
         let file = self.open_to_lock(&path)?;
-        let begin = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Turn { _file: file }),
-                Err(TryLockError::WouldBlock) if begin.elapsed() < limit => std::thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { path, limit }),
-                Err(TryLockError::Error(error)) => return Err(io("lock", &path)(error)),
-            }
+        wait(&file, &path, limit)?;
+        Ok(Turn { _file: file })
+    }
+}
+
+/// Locks `file`, which is `path`, once nobody else has it locked: no later than after `limit`.
+pub(super) fn wait(file: &File, path: &Path, limit: Duration) -> Result<(), StoreError> {
+    let begin = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if begin.elapsed() < limit => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { path: path.to_owned(), limit }),
+            Err(TryLockError::Error(error)) => return Err(io("lock", path)(error)),
         }
     }
 }

@@ -79,6 +79,24 @@ impl Cgroups {
         self.cpuset.write(&dir, cpus)?;
         mems.map_or(Ok(()), |mems| self.cpuset.write(&dir, mems))
     }
+
+    /// Those of `cpus` that a container can have in its cgroup, which need not be there yet: v1 refuses a set that the
+    /// cgroup above does not contain, and v2 makes nothing effective that the one above has not. A cgroup above that is
+    /// not there either, or was never set up, gets what those above it have.
+    ///
+    /// # Errors
+    /// A path that names no cgroup, a file that cannot be read, a list that is none.
+    pub fn room_for(&self, cgroups_path: &str, cpus: &CpuSet) -> Result<CpuSet, HostError> {
+        let dir = self.cpuset.container(cgroups_path)?;
+        let file = if self.cpuset.v2 { CpuId::EFFECTIVE[0] } else { CpuId::FILE };
+        let above = dir.ancestors().skip(1).take_while(|cgroup| cgroup.starts_with(&self.cpuset.mount));
+        for cgroup in above {
+            if let Some(allowed) = list::<CpuId>(&cgroup.join(file))?.filter(|allowed| !allowed.is_empty()) {
+                return Ok(allowed.intersection(cpus));
+            }
+        }
+        Ok(cpus.clone())
+    }
 }
 
 /// Whether there was a cgroup to look at.

@@ -204,3 +204,23 @@ fn nothing_is_written_to_a_gone_cgroup_or_of_an_empty_set() {
         assert_eq!(tree.text("pod/a", "cpuset.cpus"), "0");
     }
 }
+
+#[test]
+fn there_is_room_for_what_the_nearest_cgroup_above_has() {
+    let wanted: CpuSet = "0-3".parse().unwrap();
+    let room = |tree: &Tree, path: &str| tree.cgroups().room_for(path, &wanted).unwrap().to_string();
+    let v1 = Tree::v1();
+    v1.file("", "cpuset.cpus", "0-15\n");
+    v1.file("a", "cpuset.cpus", "2-7\n");
+    // Made and never set up: the runtime gives it what is above.
+    v1.file("a/b", "cpuset.cpus", "\n");
+    let v2 = Tree::v2();
+    v2.file("a", "cpuset.cpus.effective", "2-7\n");
+    v2.file("a/b", "cgroup.events", "populated 0\n");
+    for tree in [v1, v2] {
+        assert_eq!(room(&tree, "/c"), "0-3");
+        assert_eq!(room(&tree, "/a/c"), "2-3");
+        assert_eq!(room(&tree, "/a/b/c"), "2-3");
+        assert_eq!(room(&tree, "/a/not/yet/c"), "2-3");
+    }
+}

@@ -96,9 +96,9 @@ async fn synchronized(count: usize) -> Duration {
     let one = |number: usize| {
         let name = format!("s{number}");
         let mut pod = guaranteed_pod(&name);
-        let mut one = if number % 8 == 0 { container(&name) } else { shared(&name) };
+        let mut one = if number.is_multiple_of(8) { container(&name) } else { shared(&name) };
         one.pod_sandbox_id = pod.id.clone();
-        if number % 8 != 0 {
+        if !number.is_multiple_of(8) {
             pod.linux.as_mut().unwrap().cgroup_parent = format!("/kubepods/besteffort/poduid-{name}");
         }
         (pod, one)

@@ -232,3 +232,21 @@ fn gpus_by_annotation_come_too_late() {
     );
     assert_eq!(node.allocations(), [] as [&str; 0]);
 }
+
+/// Its first process has ended and its parent has not asked about it yet: nothing of it runs, and nothing is held.
+#[test]
+fn who_is_dead_and_not_buried_holds_nothing() {
+    let Some(mut dead) = Made::new("dead") else { return };
+    let node = node();
+    let bundle = node.bundle("dead", &whole(1));
+    assert!(node.hook("createRuntime", &dead.state("dead", &bundle)).status.success());
+    dead.child.kill().unwrap();
+    let stat = format!("/proc/{}/stat", dead.child.id());
+    while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
+    let next = Made::new("buries").unwrap();
+    let output = node.hook("createRuntime", &next.state("next", &node.bundle("next", &whole(1))));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!((next.cpus().as_str(), node.allocations().len()), ("1", 1));
+}

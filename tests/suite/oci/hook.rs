@@ -144,3 +144,19 @@ fn poststop_gives_back_at_once() {
     assert!(node.hook("poststop", &state("0123456789abcdef")).status.success());
     assert_eq!(node.allocations(), [] as [&str; 0]);
 }
+
+/// Who calls the hook lives on (`podman system service`), and the container is made anew: podman's configuration is
+/// unedited again, with the quota, the environment and the devices that it had.
+#[test]
+fn precreate_decides_anew_about_a_container_that_is_made_again() {
+    let node = Node::new("authority = \"maitred\"");
+    let first = node.hook("precreate", &podman(2));
+    let second = node.hook("precreate", &podman(2));
+    assert!(second.status.success(), "{}", stderr(&second));
+    let edited = |output: &std::process::Output| -> serde_json::Value {
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(edited(&first)["linux"]["resources"]["cpu"]["quota"], 0);
+    assert_eq!(edited(&second), edited(&first));
+    assert_eq!(node.allocations().len(), 1);
+}

@@ -4,6 +4,7 @@
 mod cgroup;
 mod gpus;
 mod hook;
+mod neighbours;
 mod race;
 mod reading;
 mod settle;

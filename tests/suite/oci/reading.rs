@@ -103,3 +103,20 @@ fn text_behind_the_document_stays_there() {
     let text = node.read("c1/config.json");
     assert!(text.ends_with("{} and more") && text.contains("\"cpus\":\"1,5\""), "{text}");
 }
+
+/// Nothing in it is edited, and others need to know of it all the same.
+#[test]
+fn what_cannot_be_read_and_starts_all_the_same_is_in_the_books() {
+    let node = Node::new("authority = \"maitred\"");
+    let odd = r#"{"Annotations":{"a":"b"},"linux":{"cgroupsPath":"/libpod-odd","resources":{"cpu":{"shares":512}}}}"#;
+    node.bundle("odd", odd);
+    let mut runs = super::race::start(&node, "odd");
+    assert!(super::race::is_up(&mut runs));
+    assert_eq!((node.read("odd/config.json").as_str(), node.allocations().len()), (odd, 1));
+    runs.kill().unwrap();
+    runs.wait().unwrap();
+    let output = node.hook("precreate", &odd.replace("libpod-odd", "libpod-other"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(node.allocations(), ["odd.odd.json", "other.other.json"]);
+    assert_eq!(node.verdicts().last().unwrap()["decision"], "undecided");
+}

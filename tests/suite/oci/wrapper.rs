@@ -27,7 +27,7 @@ fn a_whole_cpu_container_is_seated_and_the_runtime_takes_over() {
     let seen = node.config_of("c1");
     let cpu = &seen["linux"]["resources"]["cpu"];
     assert_eq!((cpu["cpus"].as_str(), cpu["mems"].as_str()), (Some("1,5"), Some("1")), "{seen}");
-    assert_eq!((cpu["quota"].as_i64(), cpu["period"].as_i64()), (Some(-1), Some(100_000)));
+    assert_eq!((cpu["quota"].as_i64(), cpu["period"].as_i64()), (Some(0), Some(100_000)));
     let text = node.read("c1/config.json");
     for untouched in
         ["\"ociVersion\" : \"1.2.0\"", "\"env\":[\"A=\\u0041\"],\"x\":1e3", "\"n\":98765432109876543210"]
@@ -313,7 +313,7 @@ fn a_bundle_that_was_placed_once_starts_as_it_came_when_nobody_places_it() {
         node.configure("");
         node.bundle(name, &whole(2));
         assert!(node.create(name).status.success());
-        assert_eq!(node.config_of(name)["linux"]["resources"]["cpu"]["quota"], -1);
+        assert_eq!(node.config_of(name)["linux"]["resources"]["cpu"]["quota"], 0);
         node.configure(config);
         if config.is_empty() {
             node.switch("off");

@@ -62,3 +62,27 @@ fn a_pod_that_ended_while_nobody_listened_gets_no_seat_back() {
     seating.handle(everything(vec![old], vec![]));
     assert_eq!(held(&seating), 0);
 }
+
+#[test]
+fn the_late_word_of_an_attempt_that_has_ended_takes_nothing_from_the_next() {
+    let Rig { cgroups, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    let pod = pod("a");
+    seating.handle(everything(vec![pod.clone()], vec![]));
+    let old = four(&pod);
+    let made = edit(seating.handle(Event::Create(pod.clone(), old.clone())));
+    seating.handle(Event::Stop(pod.clone(), old.clone()));
+    let next =
+        ContainerFacts { id: "id-next".into(), cgroups_path: "/kubepods/pod/next".into(), ..old.clone() };
+    edit(seating.handle(Event::Create(pod.clone(), next.clone())));
+    lock(&cgroups.gone).push(old.cgroups_path.clone());
+
+    let mut late = old;
+    late.resources.cpus = made.cpus.unwrap().to_string();
+    late.annotations.insert(crate::ledger::RECORD_ANNOTATION.into(), made.record.unwrap());
+    seating.handle(Event::Started(pod.clone(), late));
+
+    let state = &seating.current.as_ref().unwrap().state;
+    let key = ContainerKey::new(pod.uid, next.name);
+    assert_eq!(state.ledger().get(&key).unwrap().id.as_ref(), Some(&next.id));
+}

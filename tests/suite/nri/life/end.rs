@@ -18,7 +18,7 @@ impl Node {
         let whole = topology.gpus.iter().filter(|gpu| gpu.mig.is_empty()).count();
         self.give("a GPU", 2, whole, &limits(100, 1 << 20)).await;
         self.everybody_leaves().await;
-        let whole = |node: &NumaNode| node.cpus.difference(&reserved).len() > 0;
+        let whole = |node: &NumaNode| !node.cpus.difference(&reserved).is_empty();
         let pools = topology.numa_nodes.iter().filter(|node| whole(node)).count();
         let pages = Resources { hugepage_limits: vec![("2MB".into(), 128 << 20)], ..one };
         self.give("a node's huge pages", 0, pools, &pages).await;

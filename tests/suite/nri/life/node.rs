@@ -223,6 +223,11 @@ impl Node {
     pub async fn tell(&self, event: Event, pod: &PodFacts, container: Option<&ContainerFacts>) {
         let nri = self.lock.lock().await;
         let Some(runtime) = nri.as_ref() else { return };
+        // Nothing starts in a sandbox that has been stopped.
+        let stopped = self.sim.borrow().pods.get(&pod.id).is_none_or(|pod| pod.stopped);
+        if event == Event::POST_START_CONTAINER && stopped {
+            return;
+        }
         self.request();
         let plugin = &runtime.plugin;
         let of_pod = PodRequest { pod: MessageField::some(messages::pod(pod)), ..Default::default() };

@@ -2,7 +2,7 @@
 
 use super::check::{due, exempt};
 use super::node::Node;
-use super::sim::{Container, Phase, nth};
+use super::sim::{Container, Phase, Pod, nth};
 use super::world::Dies;
 use crate::churn::pods;
 use maitred::model::*;
@@ -179,7 +179,7 @@ impl Node {
         }
         let made = self.sim.borrow().containers.get(&id).cloned();
         let Some(made) = made else { return };
-        if let (Some(due), false) = (due, made.unasked) {
+        if let (Some(due), false) = (due, made.unasked || self.has_stopped(&pod)) {
             let own = made.own.as_ref().map_or(0, CpuSet::len);
             assert_eq!(own, due, "{id} is made and not pinned: {made:#?}");
         }
@@ -269,7 +269,8 @@ impl Node {
     async fn remove_pod(&self, which: u8) {
         let stopped = {
             let sim = self.sim.borrow();
-            nth(sim.pods.values().filter(|pod| pod.stopped), which).cloned()
+            let quiet = |pod: &&Pod| sim.making.iter().all(|key| key.pod != pod.facts.uid);
+            nth(sim.pods.values().filter(|pod| pod.stopped).filter(quiet), which).cloned()
         };
         let Some(pod) = stopped else { return };
         let speaks = {

@@ -151,7 +151,12 @@ impl Sim {
         // Its pod has been stopped while it was made.
         if self.pods[&sandbox].stopped {
             self.end(&id);
-            self.containers.get_mut(&id).unwrap().told = true;
+            let speaks = self.pods[&sandbox].made_in == self.life;
+            let container = self.containers.get_mut(&id).unwrap();
+            container.told = true;
+            if !speaks {
+                self.vague.extend(container.own.take());
+            }
             self.seats.remove(&key);
         }
     }
