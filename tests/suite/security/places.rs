@@ -4,12 +4,15 @@ use crate::oci::{Node, stderr, whole};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
+/// Its name, how it comes about, and what is said of it.
+type Case<'a> = (&'a str, &'a dyn Fn(&Node), &'a str);
+
 const SMALL: &str = r#"{"linux":{"resources":{"cpu":{"shares":2}}}}"#;
 
 /// What counts on being pinned is not let through unpinned, and what does not is not held up.
 #[test]
 fn a_store_that_somebody_else_made_is_not_used_and_said() {
-    let cases: [(&str, &dyn Fn(&Node), &str); 4] = [
+    let cases: [Case; 4] = [
         ("writable", &|node| made(node, 0o777), "mode 0777"),
         (
             "owned",
