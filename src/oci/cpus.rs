@@ -1,5 +1,6 @@
 //! CPUs into the cgroups of containers: what others are given, and what of the shared ones there is room for.
 
+use super::OciError;
 use super::desk::Desk;
 use crate::decision::CpusetUpdate;
 use crate::host::HostError;
@@ -35,6 +36,17 @@ impl Desk {
         self.cgroups.write_cpuset(path, cpus, update.mems.as_ref())?;
         tracing::debug!(container_id = %update.id, %cpus, "cpuset written");
         Ok(())
+    }
+
+    /// Fails where a container could not have all of its CPUs where it is put: cgroup v1 would not start it, and v2 would
+    /// start it on others.
+    pub(super) fn must_fit(&self, cgroups: &[String], own: Option<&CpuSet>) -> Result<(), OciError> {
+        let (Some(cgroup), Some(own)) = (cgroups.first(), own) else { return Ok(()) };
+        let room = self.cgroups.room_for(cgroup, own)?;
+        match room == *own {
+            true => Ok(()),
+            false => Err(OciError::Narrow { cgroup: cgroup.clone(), own: own.clone(), room }),
+        }
     }
 
     /// Those of the shared CPUs that a container can have where it is put; `None` leaves it on what it gets there.

@@ -131,8 +131,9 @@ impl Desk {
         };
         if settings.mode == Mode::Enforce {
             let allocation = self.allocation(party, place, &state, &edit, &settings);
-            if shares {
-                edit.cpus = self.room(&allocation.cgroups, edit.cpus);
+            match shares {
+                true => edit.cpus = self.room(&allocation.cgroups, edit.cpus),
+                false => self.must_fit(&allocation.cgroups, edit.cpus.as_ref())?,
             }
             self.store.keep(&allocation)?;
             Step::Recorded.strike();

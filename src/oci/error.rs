@@ -7,7 +7,7 @@ use crate::engine::MachineError;
 use crate::host::HostError;
 use crate::host::mempolicy::MempolicyError;
 use crate::ledger::{RECORD_ANNOTATION, RecordError};
-use crate::model::{ContainerId, ContainerKey};
+use crate::model::{ContainerId, ContainerKey, CpuSet};
 use crate::store::StoreError;
 use std::path::{Path, PathBuf};
 
@@ -79,6 +79,12 @@ pub enum OciError {
          of one's own, expected another cgroupsPath"
     )]
     Together { id: ContainerId, cgroup: String, other: ContainerId },
+    /// A cgroup above has a cpuset of its own.
+    #[error(
+        "of the CPUs {own} chosen for {cgroup} the cgroup above it has only {room:?}: expected a cgroupsPath below one \
+         that has all CPUs"
+    )]
+    Narrow { cgroup: String, own: CpuSet, room: CpuSet },
     /// Nothing to stand in front of.
     #[error("no runtime found: expected runc, crun or youki on PATH, or [runtime] path in the configuration")]
     NoRuntime,

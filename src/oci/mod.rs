@@ -2,10 +2,10 @@
 //!
 //! A container's way through: `hook` or `runtime` is called, `bundle` reads its `config.json` (`outline` what is
 //! read of it, `names` who it is, `facts` what it asks for, `undo` what of it is our own of an earlier run), `desk`
-//! decides with everybody else shut out (`books` is the shared store, `namesake` finds a container in it, `neighbours` who shares its cgroup, `cpus` gives others theirs, `stand` is for
-//! those that are there already, `machine` the topology that the store keeps, `pages` the huge pages there are), `edit`
-//! puts the answer into the `document`, and `handover` makes the process the runtime. `settle` is the hook with which a
-//! shared container comes back once it is made.
+//! decides with everybody else shut out (`books` is the shared store, `namesake` finds a container in it, `neighbours`
+//! who shares its cgroup, `stand` is for those that are there already, `cpus` gives others theirs, `machine` the topology
+//! that the store keeps, `pages` the huge pages there are), `edit` puts the answer into the `document`, and `handover`
+//! makes the process the runtime. `settle` is the hook with which a shared container comes back once it is made.
 
 mod arguments;
 mod books;

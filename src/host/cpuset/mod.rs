@@ -80,19 +80,24 @@ impl Cgroups {
         mems.map_or(Ok(()), |mems| self.cpuset.write(&dir, mems))
     }
 
-    /// Those of `cpus` that a container can have in its cgroup, which need not be there yet: v1 refuses a set that the
-    /// cgroup above does not contain, and v2 makes nothing effective that the one above has not. A cgroup above that is
-    /// not there either, or was never set up, gets what those above it have.
+    /// `cpus` without those that a container cannot have in its cgroup, which need not be there yet, because a cgroup
+    /// above was given fewer than the hierarchy has: v1 refuses a set that the cgroup above does not contain, and v2 makes
+    /// nothing effective that the one above has not. A cgroup above that is not there either, or was never set up, gets
+    /// what those above it have.
     ///
     /// # Errors
     /// A path that names no cgroup, a file that cannot be read, a list that is none.
     pub fn room_for(&self, cgroups_path: &str, cpus: &CpuSet) -> Result<CpuSet, HostError> {
         let dir = self.cpuset.container(cgroups_path)?;
         let file = if self.cpuset.v2 { CpuId::EFFECTIVE[0] } else { CpuId::FILE };
-        let above = dir.ancestors().skip(1).take_while(|cgroup| cgroup.starts_with(&self.cpuset.mount));
+        let mount = self.cpuset.mount.as_path();
+        let set = |cgroup: &Path| Ok(list::<CpuId>(&cgroup.join(file))?.filter(|set| !set.is_empty()));
+        let above =
+            dir.ancestors().skip(1).take_while(|cgroup| cgroup.starts_with(mount) && *cgroup != mount);
         for cgroup in above {
-            if let Some(allowed) = list::<CpuId>(&cgroup.join(file))?.filter(|allowed| !allowed.is_empty()) {
-                return Ok(allowed.intersection(cpus));
+            if let Some(allowed) = set(cgroup)? {
+                let all = set(mount)?.unwrap_or_default();
+                return Ok(cpus.difference(&all.difference(&allowed)));
             }
         }
         Ok(cpus.clone())

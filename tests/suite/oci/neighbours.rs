@@ -112,3 +112,15 @@ fn the_shared_cpus_are_those_that_the_cgroup_above_has() {
     exclusive.kill().unwrap();
     exclusive.wait().unwrap();
 }
+
+/// cgroup v2 would start it on what the cgroup above has, and say nothing.
+#[test]
+fn cpus_of_ones_own_must_be_those_of_the_cgroup_above() {
+    let Some(narrow) = Narrow::new("too-narrow", "0") else { return };
+    let node = node();
+    bundle(&node, "own", &whole(1), &format!("{}/own", narrow.path()));
+    let output = node.create("own");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("of the CPUs 1 chosen for"), "{}", stderr(&output));
+    assert_eq!(node.allocations(), [""; 0]);
+}
