@@ -50,6 +50,8 @@ pub struct Seat {
     pub cpus: CpuSet,
     pub gpus: BTreeSet<String>,
     pub id: Option<ContainerId>,
+    /// It was given to one that ran already: the next attempt may need what that could not be given any more.
+    pub found: bool,
 }
 
 /// All of it.
@@ -163,7 +165,8 @@ impl Sim {
 
     /// Nothing that one container holds is another's, and a new attempt sits where the last one sat.
     pub fn sit(&mut self, key: &ContainerKey, id: &ContainerId, own: Option<CpuSet>, gpus: BTreeSet<String>) {
-        let seat = Seat { cpus: own.unwrap_or_default(), gpus, id: Some(id.clone()) };
+        let found = self.containers.contains_key(id);
+        let seat = Seat { cpus: own.unwrap_or_default(), gpus, id: Some(id.clone()), found };
         for (other, held) in self.seats.iter().filter(|(other, _)| *other != key) {
             assert!(
                 seat.cpus.is_disjoint(&held.cpus),
@@ -179,7 +182,7 @@ impl Sim {
                 held.gpus
             );
         }
-        if let Some(before) = self.seats.get(key).filter(|before| !before.cpus.is_empty()) {
+        if let Some(before) = self.seats.get(key).filter(|before| !before.cpus.is_empty() && !before.found) {
             assert_eq!(seat.cpus, before.cpus, "{key} has lost its seat");
         }
         self.seats.insert(key.clone(), seat);
