@@ -25,6 +25,9 @@ native: setup        ## the native lane alone; OPTIONS="--only WORD"
 oci: setup           ## runc and podman of this machine with the wrapper and the hooks
 	@integration/lane-oci.sh $(CACHE)/payload
 
+docker: setup        ## Docker, unpacked and not installed, with the wrapper as a runtime
+	@integration/lane-docker.sh $(CACHE)/payload
+
 guest: setup         ## the guest lane alone; OPTIONS="--only WORD"
 	@integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
 
@@ -47,4 +50,4 @@ clean:               ## take away everything that was built
 	cargo clean
 	rm -rf $(CACHE) 2>/dev/null || sudo rm -rf $(CACHE)
 
-.PHONY: help demo test test-all setup native oci guest bench packages packages-test fuzz clean
+.PHONY: help demo test test-all setup native oci docker guest bench packages packages-test fuzz clean

@@ -46,6 +46,7 @@ stage "native containerd" "$integration/lane-native.sh" "$cache/payload"
 stage "runc and podman" "$integration/lane-oci.sh" "$cache/payload"
 stage "NUMA guest" "$integration/lane-guest.sh" "$cache/payload"
 if [ "${1:-}" = all ]; then
+    stage "Docker" "$integration/lane-docker.sh" "$cache/payload"
     stage "native, proof without maitred" "$integration/lane-native.sh" "$cache/payload" --without-maitred
     stage "runc and podman, proof without maitred" "$integration/lane-oci.sh" "$cache/payload" --without-maitred
     stage "guest, proof without maitred" "$integration/lane-guest.sh" "$cache/payload" --without-maitred
