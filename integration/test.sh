@@ -56,7 +56,7 @@ if [ "${1:-}" = all ]; then
     stage "packages" "$integration/lane-packages.sh"
     seed=$(date +%s)
     say "random numbers begin at PROPTEST_RNG_SEED=$seed"
-    stage "long churn and properties" env PROPTEST_RNG_SEED="$seed" PROPTEST_CASES=20000 cargo test --test suite -- --nocapture churn engine
+    stage "long churn and properties" env PROPTEST_RNG_SEED="$seed" PROPTEST_CASES=20000 cargo test --test suite -- --nocapture churn engine nri::life
 fi
 
 printf '\n'
