@@ -59,7 +59,7 @@ if [ "${1:-}" = all ]; then
     seed=$(date +%s)
     say "random numbers begin at PROPTEST_RNG_SEED=$seed"
     stage "long churn and properties" env PROPTEST_RNG_SEED="$seed" PROPTEST_CASES=20000 \
-        CARGO_PROFILE_TEST_OPT_LEVEL=2 cargo test --test suite -- --nocapture churn engine fuzz
+        CARGO_PROFILE_TEST_OPT_LEVEL=2 cargo test --test suite -- --nocapture churn engine fuzz nri::life
 fi
 
 printf '\n'
