@@ -77,7 +77,7 @@ awk -v rounds="$rounds" '
         return n % 2 ? v[(n - 1) / 2] : (v[n / 2 - 1] + v[n / 2]) / 2
     }
     END {
-        printf "runc run of /bin/true, %d rounds, medians\n", rounds
+        printf "run of /bin/true, %d rounds, medians\n", rounds
         split("alone idle hook wrapper", sides); split("alone|hooks that do nothing|maitred hooks (createRuntime, poststop)|maitred wrapper", names, "|")
         split("wall cpu", kinds)
         for (k = 1; k <= 2; k++)

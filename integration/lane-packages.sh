@@ -170,7 +170,13 @@ check "stopped first" grep -qx 'stop maitred.service' "$root/systemctl.log"
 check "with nothing else touched" gentle "$root"
 # shellcheck disable=SC2317  # by name
 left() { find "$root" -xdev -name '*maitred*' -not -path '*/lib/rpm/*' -not -name '*.rpmsave' -print | grep .; }
-check "and leaves only the owner's configuration" test "$(left)" = "$root/etc/maitred"
+# shellcheck disable=SC2317  # by name
+only_the_owners() {
+    local found
+    found=$(left)
+    [ "$found" = "$root/etc/maitred" ] || { printf 'left: %s\n' "$found"; return 1; }
+}
+check "and leaves only the owner's configuration" only_the_owners
 check "which is the owner's" grep -qx 'mode = "enforce"' "$root/etc/maitred/config.toml.rpmsave"
 
 say "what the distributions' checkers say"
