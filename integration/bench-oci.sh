@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `runc run` of a trivial container costs on this machine: alone, with a hook that does nothing, with maitred's
-# hooks, and behind the wrapper. One side after the other and again, each first as often as the others, so that what
+# What `runc run` of a trivial container costs on this machine: alone, pinned by hand (the runtime and the kernel have
+# work with a cpuset, whoever wrote it), with a hook that does nothing, with maitred's hooks, and behind the wrapper. One side after the other and again, each first as often as the others, so that what
 # else the machine does weighs on all alike; the ratio is that within one round. CPU time, of the runtime and all it
 # starts, is told as well: it is the same on a busy machine.
 # bench-oci.sh PAYLOAD ROUNDS [RUNTIME]
@@ -34,7 +34,7 @@ bundle() {
 {"ociVersion":"1.0.2","root":{"path":"$work/rootfs","readonly":true},"hooks":$2,
  "process":{"user":{"uid":0,"gid":0},"args":["/bin/true"],"env":["PATH=/bin"],"cwd":"/"},
  "mounts":[{"destination":"/proc","type":"proc","source":"proc"}],
- "linux":{"cgroupsPath":"/maitred-bench-$$/$1","resources":{"cpu":{"quota":100000,"period":100000},"memory":{"limit":67108864}},
+ "linux":{"cgroupsPath":"/maitred-bench-$$/$1","resources":{"cpu":{${3:-}"quota":100000,"period":100000},"memory":{"limit":67108864}},
  "namespaces":[{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"network"}]}}
 END
 }
@@ -42,15 +42,17 @@ places="\"--config\",\"$MAITRED_CONFIG\",\"--store\",\"$MAITRED_STORE\",\"--log\
 ours() { echo "{\"path\":\"$maitred\",\"args\":[\"maitred\",\"hook\",\"$1\",$places]}"; }
 idle='{"path":"/bin/true","args":["true"]}'
 bundle alone '{}'
+bundle pinned '{}' '"cpus":"1","mems":"0",'
 bundle idle "{\"createRuntime\":[$idle],\"poststop\":[$idle]}"
 bundle hook "{\"createRuntime\":[$(ours createRuntime)],\"poststop\":[$(ours poststop)]}"
 bundle wrapper '{}'
 
-sides=(alone idle hook wrapper)
+sides=(alone pinned idle hook wrapper)
 run() {
     local command=$runtime begin=$EPOCHREALTIME end
     [ "$1" != wrapper ] || command=$work/maitred-runtime
-    { time "$command" --root "$work/runc" run --bundle "$work/$1" "$1" </dev/null >/dev/null 2>&1; } 2>"$work/cpu"
+    { time "$command" --root "$work/runc" run --bundle "$work/$1" "$1" </dev/null >"$work/said" 2>&1; } 2>"$work/cpu" ||
+        die "$1 does not run: $(cat "$work/said")"
     end=$EPOCHREALTIME
     took=$((${end/./} - ${begin/./}))
     read -r user system <"$work/cpu"
@@ -59,8 +61,8 @@ run() {
 TIMEFORMAT='%3U %3S'
 
 for round in $(seq -2 "$((rounds - 1))"); do
-    for turn in 0 1 2 3; do
-        side=${sides[$(((turn + round + 4) % 4))]}
+    for turn in 0 1 2 3 4; do
+        side=${sides[$(((turn + round + 5) % 5))]}
         run "$side"
         # The first rounds warm the caches of all sides.
         [ "$round" -lt 0 ] || printf '%s %s %s %s\n' "$round" "$side" "$took" "$cpu"
@@ -78,13 +80,13 @@ awk -v rounds="$rounds" '
     }
     END {
         printf "run of /bin/true, %d rounds, medians\n", rounds
-        split("alone idle hook wrapper", sides); split("alone|hooks that do nothing|maitred hooks (createRuntime, poststop)|maitred wrapper", names, "|")
+        split("alone pinned idle hook wrapper", sides); split("alone|pinned by hand|hooks that do nothing|maitred hooks (createRuntime, poststop)|maitred wrapper", names, "|")
         split("wall cpu", kinds)
         for (k = 1; k <= 2; k++)
-            for (i = 1; i <= 4; i++)
-                printf "  %-40s %-4s %7.2f ms   %+5.1f %% over alone   %+5.1f %% over idle hooks\n", names[i], kinds[k],
+            for (i = 1; i <= 5; i++)
+                printf "  %-40s %-4s %7.2f ms   %+5.1f %% over alone   %+5.1f %% over pinned   %+5.1f %% over idle hooks\n", names[i], kinds[k],
                     median(kinds[k], sides[i], ""), (median(kinds[k], sides[i], "alone") - 1) * 100,
-                    (median(kinds[k], sides[i], "idle") - 1) * 100
+                    (median(kinds[k], sides[i], "pinned") - 1) * 100, (median(kinds[k], sides[i], "idle") - 1) * 100
     }' "$work/times"
 
 # What the launcher adds to the start of a program that does nothing. The precreate hook is who puts it there.
