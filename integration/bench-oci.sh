@@ -6,6 +6,7 @@
 # bench-oci.sh PAYLOAD ROUNDS [RUNTIME]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/oci-lib.sh"
 become_root "$@"
 
 maitred=$(realpath "$1")/maitred
@@ -14,16 +15,8 @@ runtime=$(command -v "${3:-runc}")
 work=$(mktemp -d /tmp/maitred-bench.XXXXXX)
 trap 'rmdir /sys/fs/cgroup{,/*}/maitred-bench-$$ 2>/dev/null; rm -rf "$work"' EXIT
 
-mkdir -p "$work"/rootfs/{bin,proc,sys,dev}
-cp /bin/busybox "$work/rootfs/bin/true"
-cat >"$work/config.toml" <<END
-version = 1
-authority = "maitred"
-[cpu]
-reserved = "0"
-[runtime]
-path = "$runtime"
-END
+rootfs "$work/rootfs"
+owner_config "$work/config.toml" "$runtime"
 export MAITRED_CONFIG=$work/config.toml MAITRED_STORE=$work/store MAITRED_HOOK_LOG=$work/hook.jsonl
 ln -s "$maitred" "$work/maitred-runtime"
 

@@ -4,12 +4,13 @@
 # lane-docker.sh PAYLOAD
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/oci-lib.sh"
 become_root "$@"
 
 maitred=$(realpath "$1")/maitred
 docker=$cache/docker
 work=$(mktemp -d /tmp/maitred-docker.XXXXXX)
-passed=0 failed=0
+MAITRED_HOOK_LOG=$work/hook.jsonl
 
 cpus=$(nproc --all)
 [ "$cpus" -ge 2 ] || die "two CPUs are needed, this machine has $cpus"
@@ -37,25 +38,12 @@ trap clean_up EXIT
 
 docker_() { docker -H "unix://$work/socket" "$@"; }
 run() { docker_ run --network=none --runtime=maitred "$@"; }
-until_() {
-    local _
-    for _ in $(seq 200); do ! eval "$1" || return 0; sleep 0.1; done
-    echo "never came: $1"
-    return 1
-}
 
-cat >"$work/config.toml" <<END
-version = 1
-authority = "maitred"
-[cpu]
-reserved = "0"
-[runtime]
-path = "$(command -v runc)"
-END
+owner_config "$work/config.toml" "$(command -v runc)"
 # Docker hands its runtimes no environment of ours.
 cat >"$work/maitred-runtime" <<END
 #!/bin/sh
-export MAITRED_CONFIG=$work/config.toml MAITRED_STORE=$work/store MAITRED_HOOK_LOG=$work/hook.jsonl
+export MAITRED_CONFIG=$work/config.toml MAITRED_STORE=$work/store MAITRED_HOOK_LOG=$MAITRED_HOOK_LOG
 exec $maitred runtime "\$@"
 END
 chmod +x "$work/maitred-runtime"
@@ -63,13 +51,10 @@ dockerd --data-root "$work/data" --exec-root "$work/exec" -H "unix://$work/socke
     --bridge=none --iptables=false --ip-masq=false --storage-driver=vfs \
     --add-runtime "maitred=$work/maitred-runtime" >"$work/dockerd.log" 2>&1 &
 until_ "docker_ version >/dev/null 2>&1" || die "dockerd does not come up: $(tail -n 3 "$work/dockerd.log")"
-mkdir -p "$work"/image/{bin,proc,sys,dev,etc,tmp}
-cp /bin/busybox "$work/image/bin/"
-for name in sh true sleep grep; do ln -s busybox "$work/image/bin/$name"; done
+rootfs "$work/image"
 tar -C "$work/image" -c . | docker_ import - maitred:1 >/dev/null
 
 allowed() { docker_ exec "$1" grep Cpus_allowed_list /proc/1/status | cut -f2; }
-is() { [ "$2" = "$3" ] || { echo "$1: expected $2, found $3"; return 1; }; }
 
 own=$([ "$cpus" = 2 ] && echo 1 || echo "1-$((cpus - 1))")
 
@@ -95,21 +80,6 @@ released() {
     run --rm --cpus 1 --memory 64m maitred:1 true
 }
 
-# check NAME FUNCTION
-check() {
-    local said status
-    set +e
-    said=$(set -e; "$2" 2>&1)
-    status=$?
-    set -e
-    if [ $status = 0 ]; then
-        passed=$((passed + 1))
-        printf 'ok    %s\n' "$1"
-    else
-        failed=$((failed + 1))
-        printf 'FAIL  %s\n      %s\n' "$1" "$said"
-    fi
-}
 check "Docker's container is pinned, others make room" pinned
 check "Docker tells why one was refused" refused
 check "a restart and an update change nothing" kept

@@ -4,6 +4,7 @@
 # lane-oci.sh PAYLOAD [--without-maitred]: with the latter each check passes by failing.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/oci-lib.sh"
 become_root "$@"
 
 # A mount namespace of its own: what hooks/ names is put where those files say, and the host sees nothing of it.
@@ -15,7 +16,6 @@ fi
 maitred=$(realpath "$1")/maitred
 without=${2:-}
 work=$(mktemp -d /tmp/maitred-oci.XXXXXX)
-passed=0 failed=0
 
 cpus=$(nproc --all)
 [ "$cpus" -ge 2 ] || die "two CPUs are needed, this machine has $cpus"
@@ -34,17 +34,9 @@ clean_up() {
 }
 trap clean_up EXIT
 
-mkdir -p "$work"/rootfs/{bin,proc,sys,dev,etc,tmp,run} "$work"/{bundles,hooks}
-cp /bin/busybox "$work/rootfs/bin/"
-for name in sh true sleep grep; do ln -s busybox "$work/rootfs/bin/$name"; done
-cat >"$work/config.toml" <<END
-version = 1
-authority = "maitred"
-[cpu]
-reserved = "0"
-[runtime]
-path = "$(command -v runc)"
-END
+mkdir -p "$work"/{bundles,hooks}
+rootfs "$work/rootfs"
+owner_config "$work/config.toml" "$(command -v runc)"
 export MAITRED_CONFIG=$work/config.toml MAITRED_STORE=$work/store MAITRED_HOOK_LOG=$work/hook.jsonl
 ln -s "$maitred" "$work/maitred-runtime"
 wrapper=$work/maitred-runtime
@@ -106,7 +98,6 @@ podman_run() {
 }
 
 cpus_in() { sed -n 's/.*Cpus_allowed_list:[[:space:]]*//p'; }
-is() { [ "$2" = "$3" ] || { echo "$1: wanted '$2', found '$3'"; return 1; }; }
 says() { grep -q -- "$2" <<<"$1" || { echo "'$2' is not in: $1"; return 1; }; }
 own() { [ "$whole" = 1 ] && echo "$last" || echo "1-$last"; }
 
@@ -213,12 +204,6 @@ podman_wrapper() {
     says "$said" "TopologyAffinityError"
 }
 
-until_() {
-    local _
-    for _ in $(seq 200); do ! eval "$1" || return 0; sleep 0.05; done
-    echo "never came: $1"
-    return 1
-}
 until_runs() { until_ "runc --root '$work/runc' state '$1' 2>/dev/null | grep -q '\"status\": \"running\"'"; }
 cpus_of() {
     local pid
@@ -226,35 +211,22 @@ cpus_of() {
     cpus_in <"/proc/$pid/status"
 }
 
-# check NAME FUNCTION: each in a shell of its own, so that its first failure ends it.
-check() {
-    local said status
-    # Not behind an "||": there a shell goes on after a failure.
-    set +e
-    said=$(set -e; "$2" 2>&1)
-    status=$?
-    set -e
-    [ "$without" != --without-maitred ] || status=$((! status))
-    if [ "$status" = 0 ]; then
-        passed=$((passed + 1))
-        echo "ok    $1"
-    else
-        failed=$((failed + 1))
-        printf 'FAIL  %s\n      %s\n' "$1" "$said"
-        tail -n 5 "$MAITRED_HOOK_LOG" 2>/dev/null | sed 's/^/    hook.jsonl| /'
-    fi
+# What one leaves is not the next one's.
+alone() {
+    local id
+    check "$@"
     for id in $(runc --root "$work/runc" list -q 2>/dev/null); do runc --root "$work/runc" delete --force "$id"; done
     rm -rf "$work/store" /run/maitred/allocations
 }
 
-check "runc behind the wrapper is pinned" wrapper_pins
-check "runc behind the wrapper is refused what does not fit" wrapper_refuses
-check "two behind the wrapper share nothing, a third makes room" wrapper_shares
-check "a shared one in the making loses what is given away meanwhile" wrapper_settles
-check "hooks of runc place, refuse and release" hooks_place_and_release
-check "podman's precreate hook pins and refuses" podman_precreate
-check "podman's createRuntime hook pins" podman_late_hook
-check "podman with the files of hooks/ pins those who ask, and all" podman_files
-check "podman behind the wrapper is pinned and refused" podman_wrapper
+alone "runc behind the wrapper is pinned" wrapper_pins
+alone "runc behind the wrapper is refused what does not fit" wrapper_refuses
+alone "two behind the wrapper share nothing, a third makes room" wrapper_shares
+alone "a shared one in the making loses what is given away meanwhile" wrapper_settles
+alone "hooks of runc place, refuse and release" hooks_place_and_release
+alone "podman's precreate hook pins and refuses" podman_precreate
+alone "podman's createRuntime hook pins" podman_late_hook
+alone "podman with the files of hooks/ pins those who ask, and all" podman_files
+alone "podman behind the wrapper is pinned and refused" podman_wrapper
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
