@@ -17,6 +17,7 @@ mod fault;
 mod handler;
 mod hints;
 mod inherited;
+mod memory;
 pub mod mux;
 mod notify;
 mod pages;

@@ -3,7 +3,7 @@
 use super::decider::{Answer, Decider, Failure};
 use super::fault::Fault;
 use super::proto::nri_ttrpc::Plugin;
-use super::{Host, answer, facts, notify, proto};
+use super::{Host, answer, facts, memory, notify, proto};
 use crate::decision::{CpusetUpdate, Edit, Event, Features, Reply};
 use crate::model::{ContainerFacts, PodFacts, Rejection};
 use async_trait::async_trait;
@@ -177,6 +177,7 @@ impl Service {
                 let runtime = self.session().name.clone();
                 self.decider.witness().registered(&runtime);
                 tracing::info!(pods = counts.0, containers = counts.1, "synchronized");
+                memory::give_back();
                 notify::status(&format!("serving {}", self.session().name));
                 answer.updates
             }
