@@ -8,7 +8,7 @@ use super::fault::Step;
 use super::neighbours::Neighbours;
 use super::pages::{free_pages, hugepage_hints};
 use super::surroundings::fail;
-use super::{OciError, machine, namesake};
+use super::{OciError, books, machine, namesake};
 use crate::config::{Authority, Config};
 use crate::decision::{
     self, CpusetUpdate, Delivery, Edit, Event, Features, GpuPlacement, Mode, Outcome, Reply, Settings, State,
@@ -52,8 +52,9 @@ impl Place {
         Self { holder, cgroups, made: false, caller: None }
     }
 
-    /// Of one that our caller has made.
-    pub fn made(holder: Option<Process>, cgroup: String) -> Self {
+    /// Of one that our caller has made, by its first process.
+    pub fn made(pid: i32, cgroup: String) -> Self {
+        let holder = u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid));
         let caller = u32::try_from(nix::unistd::getppid().as_raw()).ok();
         Self { holder, cgroups: vec![cgroup], made: true, caller }
     }
@@ -130,7 +131,7 @@ impl Desk {
             Ok(edit) => edit,
         };
         if settings.mode == Mode::Enforce {
-            let allocation = self.allocation(party, place, &state, &edit, &settings);
+            let allocation = self.allocation(party, place, &state, &edit);
             match shares {
                 true => edit.cpus = self.room(&allocation.cgroups, edit.cpus),
                 false => self.must_fit(&allocation.cgroups, edit.cpus.as_ref())?,
@@ -301,25 +302,16 @@ impl Desk {
         Ok(container)
     }
 
-    fn allocation(
-        &self,
-        party: &Party,
-        place: Place,
-        state: &State,
-        edit: &Edit,
-        settings: &Settings,
-    ) -> Allocation {
+    fn allocation(&self, party: &Party, place: Place, state: &State, edit: &Edit) -> Allocation {
         let key = party.key();
         let id = &party.container.id;
         let held = state.ledger().get(&key).filter(|holding| holding.id.as_ref() == Some(id));
         let placement = held.map(|holding| holding.placement.clone()).unwrap_or_default();
-        let reserved =
-            placement.cpus.is_empty() && settings.reserved_namespaces.contains(&party.pod.namespace);
         let claims = state.claims_of(&key, &party.container);
         let record = Record::new(&key, id, &placement);
         Allocation {
             told: Some(told(&placement, edit.cpus.as_ref(), &state.topology().cpus)),
-            ..self.entry(party, place, &record, reserved, claims)
+            ..self.entry(party, place, &record, claims)
         }
     }
 

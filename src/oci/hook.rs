@@ -5,7 +5,7 @@ use super::bundle::Bundle;
 use super::desk::{Changing, Desk, Place, Seated};
 use super::error::io;
 use super::facts::Party;
-use super::surroundings::{Surroundings, Unready};
+use super::surroundings::Surroundings;
 use super::{OciError, books, journal, place, settle, unheard};
 use crate::decision::{Edit, Features};
 use crate::host::Cgroups;
@@ -79,35 +79,25 @@ fn precreate(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, OciErr
     if party.is_sandbox {
         return hand_on(input);
     }
-    let candidates = |desk: &Desk| {
+    let trouble = bundle.take_trouble();
+    let place = |desk: &Desk| {
         let id = id.ok_or_else(|| OciError::NoId { path: path.into() })?;
         // podman spells it so for systemd alone.
         let systemd = cgroups_path.as_deref().is_some_and(|path| path.contains(':'));
-        place::to_be_had(place::candidates(cgroups_path.as_deref(), id, systemd, None), id, &desk.cgroups)
+        let all = place::candidates(cgroups_path.as_deref(), id, systemd, None);
+        let cgroups = place::to_be_had(all, id, &desk.cgroups)?;
+        Ok(Place::planned(books::caller(Path::new("/")), cgroups))
     };
-    let opened = open(surroundings).and_then(|desk| {
-        let trouble = bundle.take_trouble().map_or(Ok(()), Err);
-        match trouble.and_then(|()| candidates(&desk)) {
-            Ok(cgroups) => Ok((Desk { features: in_time(&desk, &party), ..desk }, cgroups)),
-            Err(error) => Err(desk.unready(error)),
-        }
-    });
-    let (desk, cgroups) = match opened {
+    let (desk, place) = match Desk::open_for(surroundings, surroundings.config(), By::Hook, trouble, place) {
         Ok(opened) => opened,
-        Err(unready) => match ruling(unready.answer(&party), &party) {
-            Ruling::Fine => {
-                if let Some(desk) = unready.desk()
-                    && let Ok(cgroups) = candidates(desk)
-                {
-                    let place = Place::planned(books::caller(Path::new("/")), cgroups);
-                    desk.let_through(&party, place, &mut |_| Ok(()));
-                }
-                return hand_back(bundle, input);
-            }
-            refused => return Ok(refused),
-        },
+        Err(unready) => {
+            return match ruling(unready.answer(&party, place), &party) {
+                Ruling::Fine => hand_back(bundle, input),
+                refused => Ok(refused),
+            };
+        }
     };
-    let place = Place::planned(books::caller(Path::new("/")), cgroups);
+    let desk = Desk { features: in_time(&desk, &party), ..desk };
     let (hook, mut is_changed) = (settle::hook(surroundings), false);
     let ruling = seat(&desk, &party, place, &mut |change| {
         bundle.change(change, hook.as_deref())?;
@@ -158,13 +148,15 @@ fn in_time(desk: &Desk, party: &Party) -> Features {
     }
 }
 
-fn open(surroundings: &Surroundings) -> Result<Desk, Box<Unready>> {
-    Desk::open(surroundings, surroundings.config(), By::Hook)
+/// The state of a container that has been made, and its first process.
+pub(super) fn made(input: &[u8]) -> Result<(State, i32), OciError> {
+    let state: State = serde_json::from_slice(input).map_err(OciError::NoState)?;
+    let pid = state.pid().filter(|pid| *pid > 0).ok_or(OciError::State { what: "pid" })?;
+    Ok((state, pid))
 }
 
 fn create_runtime(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, OciError> {
-    let state: State = serde_json::from_slice(input).map_err(OciError::NoState)?;
-    let pid = state.pid().filter(|pid| *pid > 0).ok_or(OciError::State { what: "pid" })?;
+    let (state, pid) = made(input)?;
     if state.id().is_empty() {
         return Err(OciError::State { what: "id" });
     }
@@ -181,43 +173,36 @@ fn create_runtime(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, O
     if party.is_sandbox {
         return Ok(Ruling::Fine);
     }
-    let opened = open(surroundings).and_then(|desk| {
-        let trouble = bundle.take_trouble().map_or(Ok(()), Err);
-        match trouble.and_then(|()| cgroup_of(&desk.cgroups, pid, state.id(), bundle.cgroups_path())) {
-            Ok(cgroup) => Ok((desk, cgroup)),
-            Err(error) => Err(desk.unready(error)),
-        }
-    });
-    let holder = u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid));
-    let (desk, cgroup) = match opened {
-        Ok(opened) => opened,
-        Err(unready) => {
-            let ruling = ruling(unready.answer(&party), &party);
-            if ruling == Ruling::Fine
-                && let Some(desk) = unready.desk()
-                && let Ok(cgroup) = cgroup_of(&desk.cgroups, pid, state.id(), bundle.cgroups_path())
-            {
-                desk.let_through(&party, Place::made(holder, cgroup), &mut |_| Ok(()));
-            }
-            return Ok(ruling);
-        }
+    let trouble = bundle.take_trouble();
+    let place = |desk: &Desk| {
+        let cgroup = cgroup_of(&desk.cgroups, pid, state.id(), bundle.cgroups_path())?;
+        Ok(Place::made(pid, cgroup))
     };
+    let (desk, place) = match Desk::open_for(surroundings, surroundings.config(), By::Hook, trouble, place) {
+        Ok(opened) => opened,
+        Err(unready) => return Ok(ruling(unready.answer(&party, place), &party)),
+    };
+    let cgroup = place.cgroups.first().cloned().unwrap_or_default();
     party.container.cgroups_path.clone_from(&cgroup);
-    let place = Place::made(holder, cgroup.clone());
-    let cgroups = desk.cgroups.clone();
-    Ok(seat(&desk, &party, place, &mut |change| in_cgroup(&cgroups, &cgroup, change.edit)))
+    Ok(seat(&desk, &party, place, &mut |change| in_cgroup(&desk.cgroups, &cgroup, change.edit)))
 }
 
 /// Wherever the runtime has put it, and however its configuration spells that: but never where others are, too.
 fn cgroup_of(there: &Cgroups, pid: i32, id: &str, cgroups_path: Option<&str>) -> Result<String, OciError> {
-    let of = |pid: &str| there.of_process(Path::new("/"), pid);
-    let cgroup = of(&pid.to_string())?.ok_or(OciError::Gone { pid })?;
-    // A runtime that makes no cgroup leaves it in that of its caller.
-    let shared = of("self")?.as_deref() == Some(cgroup.as_str());
+    let (cgroup, shared) = put_into(there, pid)?;
     match shared && !place::is_of(&cgroup, id, cgroups_path, there) {
         true => Err(OciError::Shared { cgroup }),
         false => Ok(cgroup),
     }
+}
+
+/// The cgroup of a container's first process, and whether it is ours as well: a runtime that makes no cgroup leaves its
+/// container in that of its caller, where others are, too.
+pub(super) fn put_into(there: &Cgroups, pid: i32) -> Result<(String, bool), OciError> {
+    let of = |pid: &str| there.of_process(Path::new("/"), pid);
+    let cgroup = of(&pid.to_string())?.ok_or(OciError::Gone { pid })?;
+    let shared = of("self")?.as_ref() == Some(&cgroup);
+    Ok((cgroup, shared))
 }
 
 /// All that can be changed of a container that has been made.
@@ -254,7 +239,8 @@ fn poststop(input: &[u8], surroundings: &Surroundings) -> Result<Ruling, OciErro
         return Err(OciError::State { what: "id" });
     }
     if !surroundings.is_off() {
-        let desk = open(surroundings).map_err(|unready| unready.into_error())?;
+        let desk = Desk::open(surroundings, surroundings.config(), By::Hook);
+        let desk = desk.map_err(|unready| unready.into_error())?;
         desk.tidy(Some(&state.id().as_str().into()))?;
     }
     Ok(Ruling::Fine)

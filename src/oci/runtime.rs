@@ -124,36 +124,25 @@ fn make(
     if party.is_sandbox {
         return Ok(());
     }
-    let opened = Desk::open(surroundings, loaded, By::Runtime).and_then(|desk| {
-        let cgroups = match bundle.take_trouble() {
-            Some(trouble) => Err(trouble),
-            None => cgroups(&desk.cgroups, &bundle, &id, call.systemd),
-        };
-        match cgroups {
-            Ok(cgroups) => Ok((Desk { features: features(runtime, &desk, &party), ..desk }, cgroups)),
-            Err(error) => Err(desk.unready(error)),
-        }
-    });
-    let (desk, cgroups) = match opened {
+    let trouble = bundle.take_trouble();
+    let place = |desk: &Desk| {
+        let cgroups = cgroups(&desk.cgroups, &bundle, &id, call.systemd)?;
+        Ok(Place::planned(books::process(Path::new("/"), std::process::id()), cgroups))
+    };
+    let (desk, place) = match Desk::open_for(surroundings, loaded, By::Runtime, trouble, place) {
         Ok(opened) => opened,
         Err(unready) => {
-            let answer = unready.answer(&party);
+            let answer = unready.answer(&party, place);
             if answer.is_ok() {
-                if let Some(desk) = unready.desk()
-                    && let Ok(cgroups) = cgroups(&desk.cgroups, &bundle, &id, call.systemd)
-                {
-                    let holder = books::process(Path::new("/"), std::process::id());
-                    desk.let_through(&party, Place::planned(holder, cgroups), &mut |_| Ok(()));
-                }
                 write_back(bundle);
             }
             return answer.map_err(|rejection| journal::refusal(&rejection, party.in_kubernetes));
         }
     };
+    let desk = Desk { features: features(runtime, &desk, &party), ..desk };
     let chosen = desk.config.memory.delivery.is_some();
-    party.container.cgroups_path = cgroups.first().cloned().unwrap_or_default();
-    let place = Place::planned(books::process(Path::new("/"), std::process::id()), cgroups);
-    let (hook, read) = (settle::hook(surroundings), bundle.text().to_owned());
+    party.container.cgroups_path = place.cgroups.first().cloned().unwrap_or_default();
+    let (hook, read) = (settle::hook(surroundings), bundle.text());
     let mut is_changed = false;
     let mut change = |change: &Change<'_>| {
         let edit = change.edit;

@@ -5,13 +5,13 @@
 //! `createRuntime` hooks once they have written the cgroup, so this one, in its turn, gives it what it should have by
 //! then, and whoever takes CPUs later finds the cgroup. It never keeps a container from starting.
 
+use super::OciError;
 use super::desk::{Desk, Place};
 use super::edit::json;
+use super::hook::{made, put_into};
 use super::surroundings::Surroundings;
-use super::{OciError, books};
 use crate::store::By;
-use oci_spec::runtime::{Hook, State};
-use std::path::Path;
+use oci_spec::runtime::Hook;
 
 const STAGE: &str = "settle";
 
@@ -54,16 +54,11 @@ pub(super) fn run(input: &[u8], surroundings: &Surroundings) {
 }
 
 fn try_to_run(input: &[u8], surroundings: &Surroundings) -> Result<(), OciError> {
-    let state: State = serde_json::from_slice(input).map_err(OciError::NoState)?;
-    let pid = state.pid().filter(|pid| *pid > 0).ok_or(OciError::State { what: "pid" })?;
+    let (state, pid) = made(input)?;
     let desk = Desk::open(surroundings, surroundings.config(), By::Hook);
     let desk = desk.map_err(|unready| unready.into_error())?;
-    let of = |pid: &str| desk.cgroups.of_process(Path::new("/"), pid);
-    let cgroup = of(&pid.to_string())?.ok_or(OciError::Gone { pid })?;
-    // A runtime that makes no cgroup leaves it in its own, where others are, too.
-    if of("self")?.as_ref() == Some(&cgroup) {
-        return Ok(());
+    match put_into(&desk.cgroups, pid)? {
+        (_, true) => Ok(()),
+        (cgroup, false) => desk.settle(&state.id().as_str().into(), Place::made(pid, cgroup)),
     }
-    let holder = u32::try_from(pid).ok().and_then(|pid| books::process(Path::new("/"), pid));
-    desk.settle(&state.id().as_str().into(), Place::made(holder, cgroup))
 }

@@ -116,10 +116,8 @@ impl Desk {
         }
         Neighbours::of(&living).keep_apart(id, &place, true, &self.cgroups)?;
         let claims = self.state().map(|state| state.claims_of(&key, &party.container)).unwrap_or_default();
-        let settings = self.config.settings(CpuSet::new(), self.features);
         let record = Record::new(&key, id, &Placement::default());
-        let reserved = settings.reserved_namespaces.contains(&party.pod.namespace);
-        let allocation = self.entry(party, place, &record, reserved, claims);
+        let allocation = self.entry(party, place, &record, claims);
         self.store.keep(&allocation)?;
         Ok(true)
     }
@@ -130,9 +128,9 @@ impl Desk {
         party: &Party,
         place: Place,
         record: &Record,
-        reserved: bool,
         claims: BTreeSet<DeviceId>,
     ) -> Allocation {
+        let reserved = self.config.cpu.reserved_namespaces.contains(&party.pod.namespace);
         Allocation {
             key: record.key.clone(),
             id: record.id.clone(),
@@ -141,7 +139,7 @@ impl Desk {
             cgroups: place.cgroups,
             pod_cgroup: party.in_kubernetes.then(|| party.pod.cgroup_parent.clone()),
             stopped: false,
-            reserved,
+            reserved: reserved && record.placement().cpus.is_empty(),
             claims,
             told: None,
             record: raw(record),

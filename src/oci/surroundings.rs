@@ -1,6 +1,6 @@
 //! What a hook or the wrapper needs before it can decide, and the answer where that is not to be had.
 
-use super::desk::{Desk, Seated, say};
+use super::desk::{Desk, Place, Seated, say};
 use super::facts::Party;
 use super::{OciError, journal};
 use crate::config::{self, Config, ConfigError, LogLevel};
@@ -98,17 +98,22 @@ pub(super) struct Unready {
 }
 
 impl Unready {
-    /// Whether a container may start although nothing can be decided about it.
-    pub fn answer(&self, party: &Party) -> Result<(), Box<Rejection>> {
-        match fail(&self.config, self.by, party, &self.error) {
-            Seated::Fine => Ok(()),
-            Seated::Refused(rejection) => Err(rejection),
+    /// Whether a container may start although nothing can be decided about it. One that may is kept in the books, where
+    /// those could be opened and it can be told where it is.
+    pub fn answer(
+        &self,
+        party: &Party,
+        place: impl FnOnce(&Desk) -> Result<Place, OciError>,
+    ) -> Result<(), Box<Rejection>> {
+        if let Seated::Refused(rejection) = fail(&self.config, self.by, party, &self.error) {
+            return Err(rejection);
         }
-    }
-
-    /// What else there is, to keep at least that the container is there.
-    pub fn desk(&self) -> Option<&Desk> {
-        self.desk.as_ref()
+        if let Some(desk) = &self.desk
+            && let Ok(place) = place(desk)
+        {
+            desk.let_through(party, place, &mut |_| Ok(()));
+        }
+        Ok(())
     }
 
     /// Why.
@@ -118,9 +123,20 @@ impl Unready {
 }
 
 impl Desk {
-    /// What is left of it where something else keeps it from deciding.
-    pub fn unready(self, error: OciError) -> Box<Unready> {
-        Box::new(Unready { config: self.config.clone(), by: self.by, error, desk: Some(self) })
+    /// Opens it for one container, and finds out where that is or will be. `trouble` is what else keeps anybody from
+    /// deciding about it.
+    pub fn open_for(
+        surroundings: &Surroundings,
+        loaded: Result<Config, ConfigError>,
+        by: By,
+        trouble: Option<OciError>,
+        place: impl FnOnce(&Self) -> Result<Place, OciError>,
+    ) -> Result<(Self, Place), Box<Unready>> {
+        let desk = Self::open(surroundings, loaded, by)?;
+        match trouble.map_or_else(|| place(&desk), Err) {
+            Ok(place) => Ok((desk, place)),
+            Err(error) => Err(Box::new(Unready { config: desk.config.clone(), by, error, desk: Some(desk) })),
+        }
     }
 
     /// Starts the log and opens what a decision needs. A configuration that cannot be used leaves the defaults to say

@@ -67,7 +67,7 @@ impl Bundle {
         if let Some(hook) = hook.filter(|_| change.shares) {
             with_hook(&mut self.document, hook).map_err(error)?;
         }
-        match Names::of("", &self.outline).in_kubernetes() {
+        match self.in_kubernetes() {
             true => Ok(()),
             false => undo::note(&mut self.document, &origin).map_err(error),
         }
