@@ -205,10 +205,8 @@ impl State {
         if settings.authority == CpuAuthority::Kubelet {
             return None;
         }
-        let pool = match live.within.as_ref().map(|within| pool.intersection(within)) {
-            Some(narrow) if !narrow.is_empty() => &narrow.clone(),
-            _ => pool,
-        };
+        let narrow = live.within.as_ref().map(|within| pool.intersection(within));
+        let pool = narrow.as_ref().filter(|narrow| !narrow.is_empty()).unwrap_or(pool);
         let wanted = match &live.role {
             Role::Exclusive => self.ledger.get(&live.key)?.placement.cpus.clone(),
             Role::Reserved => settings.reserved.intersection(&self.topology.cpus),

@@ -1,5 +1,6 @@
 //! Whether the machine may have changed: a few looks at what changes when a driver is loaded, MIG is set up, a CDI spec
-//! is written, or a CPU goes or comes back. The kernel's own `proc` gives new times at every look, so there it is names that count.
+//! is written, or a CPU goes or comes back. The kernel's own `proc` gives new times at every look, so there it is names
+//! that count.
 
 use super::{NvmlLibrary, Options, Root, cdi, nvml};
 use std::path::PathBuf;

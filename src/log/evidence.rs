@@ -11,8 +11,8 @@ const CANDIDATES: usize = 64;
 /// Bytes of it in a log line: journald keeps lines of 48 KiB whole.
 const LOGGED: usize = 8 << 10;
 /// So many node sets with so many holders each are in a log line: the first of these that is short enough.
-const SHAPES: [(usize, usize); 5] =
-    [(CANDIDATES, HOLDERS), (CANDIDATES, 3), (16, 1), (CANDIDATES, 0), (16, 0)];
+const SHAPES: [(usize, usize); 6] =
+    [(CANDIDATES, HOLDERS), (CANDIDATES, 3), (16, 1), (CANDIDATES, 0), (16, 0), (0, 0)];
 
 /// Evidence as the field of a log line.
 pub(super) struct Logged {
@@ -24,11 +24,12 @@ pub(super) struct Logged {
 
 /// As much of it as a log line has room for.
 pub(super) fn logged(whole: &Evidence) -> Logged {
-    let shapes = SHAPES.iter().map(|(candidates, holders)| cut(whole, *candidates, *holders));
-    let none = std::iter::once_with(|| cut(whole, 0, 0));
     let text = |told: &Evidence| serde_json::to_string(told).unwrap_or_default();
-    let told = shapes.chain(none).map(|told| (text(&told), told == *whole));
-    let fitting = told.into_iter().find(|(text, _)| text.len() <= LOGGED);
+    let mut shapes = SHAPES.iter().map(|(candidates, holders)| {
+        let told = cut(whole, *candidates, *holders);
+        (text(&told), told == *whole)
+    });
+    let fitting = shapes.find(|(text, _)| text.len() <= LOGGED);
     let (text, is_whole) = fitting.unwrap_or_default();
     Logged { text, is_cut: !is_whole }
 }
