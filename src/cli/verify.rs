@@ -96,18 +96,19 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let cgroups = Cgroups::find(sysroot)?;
     // Placements can be checked on a machine that cannot be described; the rest of it cannot.
     let node = Node::read(&args.place);
+    let owned = node.as_ref().map(beside::owned).unwrap_or_default();
     let checked = records.into_iter().map(|(record, places)| {
         let found = check(&cgroups, sysroot, &record, &places)?;
         let devices = node.as_ref().map(|node| devices::apart(node, &record)).unwrap_or_default();
-        let trespasses = match (&node, &found) {
-            (Ok(node), Found::Running { seen, .. }) => beside::trespasses(node, &record, seen),
-            _ => Vec::new(),
+        let trespasses = match &found {
+            Found::Running { seen, .. } => beside::trespasses(&owned, &record, seen),
+            Found::Stopped => Vec::new(),
         };
         Ok(Checked { record, found, devices, trespasses })
     });
     let checked = checked.collect::<Result<Vec<_>, HostError>>()?;
     let beside = match (&node, args.ids.is_empty()) {
-        (Ok(node), true) => Some(Beside::of(node, &cgroups)?),
+        (Ok(node), true) => Some(Beside::of(node, &cgroups, &owned)?),
         (Ok(_), false) => None,
         (Err(error), _) => {
             output::note(&format!("placements alone are checked: {error}"));

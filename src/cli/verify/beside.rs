@@ -55,7 +55,7 @@ pub(super) struct NotPlaced {
 }
 
 /// Exclusive CPUs and whose they are.
-struct Owned {
+pub(super) struct Owned {
     key: ContainerKey,
     cpus: CpuSet,
     who: String,
@@ -63,8 +63,7 @@ struct Owned {
 }
 
 impl Beside {
-    pub fn of(node: &Node, cgroups: &Cgroups) -> Result<Self, CliError> {
-        let owned = owned(node);
+    pub fn of(node: &Node, cgroups: &Cgroups, owned: &[Owned]) -> Result<Self, CliError> {
         let mut beside = Self::default();
         for one in node.containers().unwrap_or_default() {
             let held = node.living.iter().find(|(_, known)| {
@@ -73,7 +72,7 @@ impl Beside {
             let own_cpus = held.map(|(_, known)| known.record.placement().cpus.clone()).unwrap_or_default();
             // One that shares by the books is told of with them.
             if held.is_none() || !own_cpus.is_empty() {
-                beside.intrudes(node, cgroups, &one, &own_cpus, &owned);
+                beside.intrudes(node, cgroups, &one, &own_cpus, owned);
             }
             if held.is_none() {
                 beside.today(node, cgroups, &one);
@@ -81,7 +80,7 @@ impl Beside {
                 beside.sharing += 1;
             }
         }
-        beside.host(node, cgroups, &owned)?;
+        beside.host(node, cgroups, owned)?;
         Ok(beside)
     }
 
@@ -163,10 +162,10 @@ impl Beside {
 }
 
 /// Exclusive CPUs of others on which a container without such of its own may run, in words.
-pub(super) fn trespasses(node: &Node, record: &Record, seen: &Seen) -> Vec<String> {
+pub(super) fn trespasses(owned: &[Owned], record: &Record, seen: &Seen) -> Vec<String> {
     let (true, Some(cpus)) = (record.placement().cpus.is_empty(), &seen.cpus) else { return Vec::new() };
-    let others = owned(node).into_iter().filter(|owner| owner.key != record.key);
-    let common = others.map(|owner| (owner.cpus.intersection(cpus), owner.who));
+    let others = owned.iter().filter(|owner| owner.key != record.key);
+    let common = others.map(|owner| (owner.cpus.intersection(cpus), &owner.who));
     common
         .filter(|(cpus, _)| !cpus.is_empty())
         .map(|(cpus, who)| format!("may run on CPUs {cpus} of {who}"))
@@ -180,7 +179,7 @@ fn is_below(cgroups: &Cgroups, own: &str, path: &str) -> bool {
         .is_some_and(|rest| !path.is_empty() && (rest.is_empty() || rest.starts_with('/')))
 }
 
-fn owned(node: &Node) -> Vec<Owned> {
+pub(super) fn owned(node: &Node) -> Vec<Owned> {
     let running = node.living.iter().filter(|(_, known)| known.runs);
     let owned = running.filter(|(_, known)| !known.record.placement().cpus.is_empty());
     let owned = owned.map(|(kept, known)| Owned {
