@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every fuzzing target with cargo-fuzz on the stable toolchain (no sanitizer but the coverage that guides it:
 # the code under test has no unsafe). run.sh [EXECUTIONS]: how many in all, ten million unless told; run.sh N TARGET
-# runs one. A finding is a file in tests/fuzz/artifacts. What was found worth keeping goes to .cache/corpus: `cargo fuzz
-# cmin` of it is what lies in tests/fuzz/corpus.
+# runs one. A finding is a file in tests/fuzz/artifacts, and its like belongs into tests/fuzz/corpus, where the seeds are.
+# What else reaches new code stays in .cache/corpus for the next run.
 set -euo pipefail
 . "$(dirname "$0")/../../integration/lib.sh"
 cd "$project/tests/fuzz"
