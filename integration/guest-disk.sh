@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the guest: .cache/guest/{vmlinuz,initramfs,root.img} from .cache/root and .cache/kernel.
+# guest-disk.sh older: .cache/guest/root-older.img from .cache/root-older alone.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 become_root "$@"
@@ -25,14 +26,28 @@ initramfs() {
     rm -rf "$tree"
 }
 
+# disk NAME: the guest's disk NAME.img from the tree NAME.
+disk() {
+    local root=$cache/$1 image=$guest/$1.img
+    install "$integration"/guest/lane-{init,run} "$root/sbin/"
+    if [ -d "$root/etc/systemd/system" ]; then
+        install -m 644 "$integration/guest/lane.service" "$root/etc/systemd/system/"
+        mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+        ln -sf ../lane.service "$root/etc/systemd/system/multi-user.target.wants/"
+    fi
+    rm -f "$image"
+    truncate -s 1500M "$image"
+    mke2fs -qF -t ext4 -O ^has_journal -E lazy_itable_init=1 -d "$root" "$image"
+}
+
 build() {
     mkdir -p "$guest"
     cp "$cache"/kernel/boot/vmlinuz-* "$guest/vmlinuz"
     initramfs
-    install "$integration/guest/lane-init" "$cache/root/sbin/lane-init"
-    rm -f "$guest/root.img"
-    truncate -s 1500M "$guest/root.img"
-    mke2fs -qF -t ext4 -O ^has_journal -E lazy_itable_init=1 -d "$cache/root" "$guest/root.img"
+    disk root
 }
 
-step guest "$0" "$integration"/guest/* "$cache/root.done" -- build
+case ${1:-} in
+older) step guest-older "$0" "$integration"/guest/* "$cache/root-older.done" -- disk root-older ;;
+*) step guest "$0" "$integration"/guest/* "$cache/root.done" -- build ;;
+esac

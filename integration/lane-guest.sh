@@ -2,17 +2,24 @@
 # Boots the NUMA guest and runs the scenarios in it: two sockets, four nodes, SMT, 16 CPUs, and PCI
 # devices on NUMA-bound bridges in the place of GPUs.
 # lane-guest.sh PAYLOAD [OPTION of scenarios]...
+# MAITRED_GUEST=older takes the Debian with containerd 1.7, =systemd the same with systemd as process 1.
 # MAITRED_ACCEL=kvm uses KVM; emulation is the default, because a /dev/kvm that is there may not work.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 payload=$(realpath "$1")
 shift
-guest=$cache/guest
+guest=$cache/guest disk=root init=
+case ${MAITRED_GUEST:-} in
+    "") ;;
+    older) disk=root-older ;;
+    systemd) disk=root-older init=lane.systemd ;;
+    *) die "MAITRED_GUEST=$MAITRED_GUEST: expected older, systemd or nothing" ;;
+esac
 work=$(mktemp -d "${TMPDIR:-/tmp}/maitred-guest.XXXXXX")
 limit=${MAITRED_GUEST_LIMIT:-1800}
 boots=3
-console=$cache/guest-console.log
+console=$cache/guest-console${MAITRED_GUEST:+-$MAITRED_GUEST}.log
 trap 'rm -rf "$work"' EXIT
 rm -f "$console".panic-*
 
@@ -61,8 +68,8 @@ fi
 options=$(for word in "$@"; do printf %s "$word" | od -An -v -tx1 | tr -d ' \n'; printf ,; done)
 # shellcheck disable=SC2054  # again
 machine+=(-kernel "$guest/vmlinuz" -initrd "$guest/initramfs"
-    -append "$parameters lane=$options"
-    -drive "if=none,id=root,file=$guest/root.img,format=raw,snapshot=on" -device virtio-blk-pci,bus=pcie.0,drive=root
+    -append "$parameters $init lane=$options"
+    -drive "if=none,id=root,file=$guest/$disk.img,format=raw,snapshot=on" -device virtio-blk-pci,bus=pcie.0,drive=root
     -drive "if=none,id=payload,file=$work/payload.img,format=raw,snapshot=on" -device virtio-blk-pci,bus=pcie.0,drive=payload
     -nographic -nodefaults -no-reboot -serial stdio -nic none)
 
