@@ -1,11 +1,12 @@
-//! What maitred costs a container's creation, natively: the same creates with no plugin, with a
+//! What maitred costs a container's creation: the same creates with no plugin, with a
 //! plugin that does nothing and with maitred, one side after the other over the same containerd and
 //! again, so that whatever else the machine does weighs on all alike and the answer is a difference
 //! within one round.
 //!
 //! The creates are of containers that change nobody else's CPUs, alone on the node and beside 200 others, and of
-//! one that takes a CPU from them.
+//! one that takes a CPU from them. What the daemon itself takes comes with them.
 
+mod daemon;
 mod idle;
 mod podresources;
 
@@ -50,8 +51,10 @@ const CROWD: u32 = 200;
 
 pub fn create(node: &mut Node, rounds: u32) -> Result<()> {
     let shared = Pod::burstable("bench", 100);
+    daemon::measure(node, "no container on the node")?;
     compare(node, rounds, &shared, "a shared container, alone on the node")?;
     crowd(node)?;
+    daemon::measure(node, &format!("{CROWD} shared containers on the node"))?;
     compare(node, rounds, &shared, &format!("a shared container beside {CROWD} others"))?;
     let own = Pod::guaranteed("bench-own", 1, 64);
     compare(node, rounds, &own, &format!("a container that takes a CPU from {CROWD} others"))

@@ -5,6 +5,7 @@ mod aside;
 mod brief;
 mod evidence;
 mod told;
+mod unseen;
 mod verdict;
 
 pub use aside::Writing;
@@ -124,14 +125,14 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     // A closed standard error must not become a panic: what cannot be written is lost, no more.
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(writer)
-        .with_ansi(colours)
-        .log_internal_errors(false);
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).log_internal_errors(false);
     match json {
-        true => Box::new(builder.json().flatten_event(true).with_span_list(false).finish()),
-        false => Box::new(builder.with_target(false).fmt_fields(brief::Brief).finish()),
+        true => {
+            let lines = builder.with_writer(unseen::Seen(writer)).json();
+            Box::new(lines.flatten_event(true).with_span_list(false).finish())
+        }
+        false => Box::new(builder.with_writer(writer).with_target(false).fmt_fields(brief::Brief).finish()),
     }
 }
 
@@ -231,7 +232,7 @@ mod tests {
     /// By `Display`, which escapes nothing.
     #[test]
     fn what_others_say_makes_no_second_line_for_people() {
-        let name = "a\nINFO verdict decision=\"placed\" \u{1b}[2J\u{9b}2J\u{202e}";
+        let name = "a\nINFO verdict decision=\"placed\" \u{1b}[2J\u{9b}2J\u{202e}\u{e0041}";
         let says = || {
             let span = tracing::info_span!("container", pod = name, namespace = %name);
             let _inside = span.enter();
@@ -243,6 +244,7 @@ mod tests {
         let json = written(true, LogLevel::Info, None, says);
         let line: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((line["key"].as_str(), line["span"]["pod"].as_str()), (Some(name), Some(name)));
+        assert!(!json.trim_end().contains(crate::model::is_unseen), "{json:?}");
     }
 
     #[test]

@@ -13,6 +13,22 @@ use crate::store::{Links, open_regular};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+/// Nothing larger is read as a configuration or a state, in bytes: an endless text would take the node's memory.
+const MOST: u64 = 64 << 20;
+
+/// All that `source` has; `path` is its name in errors.
+///
+/// # Errors
+/// It cannot be read, or is larger than any configuration.
+pub(super) fn whole(source: impl Read, path: &Path) -> Result<Vec<u8>, OciError> {
+    let mut bytes = Vec::new();
+    source.take(MOST + 1).read_to_end(&mut bytes).map_err(io("read", path))?;
+    match bytes.len() as u64 > MOST {
+        true => Err(io("read", path)(std::io::Error::other(format!("it has more than {MOST} bytes")))),
+        false => Ok(bytes),
+    }
+}
+
 /// A container's configuration, and where it is from.
 #[derive(Debug)]
 pub struct Bundle {
@@ -32,12 +48,10 @@ impl Bundle {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// The file cannot be read, or is no configuration.
+    /// The file cannot be read, is too large, or is no configuration.
     pub fn read(path: &Path) -> Result<Self, OciError> {
-        let mut bytes = Vec::new();
         let file = open_regular(path, Links::Followed).map_err(io("open", path))?;
-        (&file).read_to_end(&mut bytes).map_err(io("read", path))?;
-        Self::parse(&bytes, path)
+        Self::parse(&whole(file, path)?, path)
     }
 
     /// Takes a text as a configuration; `path` is its name in errors.

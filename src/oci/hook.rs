@@ -1,7 +1,7 @@
 //! The stages of an OCI hook. What a stage can still change differs: `precreate` the whole configuration,
 //! `prestart` and `createRuntime` the cgroup alone, `poststop` gives back.
 
-use super::bundle::Bundle;
+use super::bundle::{self, Bundle};
 use super::desk::{Changing, Desk, Place, Seated};
 use super::error::io;
 use super::facts::Party;
@@ -12,7 +12,7 @@ use crate::host::Cgroups;
 use crate::model::Rejection;
 use crate::store::By;
 use oci_spec::runtime::State;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 
 /// What a container is called of which nobody told the id.
@@ -47,9 +47,7 @@ pub enum Ruling {
 /// # Errors
 /// What came on standard input is wrong, or the system failed after nothing could be refused any more.
 pub fn run(stage: Stage, surroundings: &Surroundings) -> Result<Ruling, OciError> {
-    let mut input = Vec::new();
-    let stdin = Path::new("standard input");
-    std::io::stdin().read_to_end(&mut input).map_err(io("read", stdin))?;
+    let input = bundle::whole(std::io::stdin().lock(), Path::new("standard input"))?;
     match stage {
         Stage::Precreate => precreate(&input, surroundings),
         Stage::Prestart | Stage::CreateRuntime => create_runtime(&input, surroundings),

@@ -50,6 +50,7 @@ fn an_endless_value_refuses_its_container_in_few_words() {
         ("annotation", with(|config| config["annotations"] = json!({"policy.maitred.io": endless}))),
         ("range", with(|config| config["annotations"] = json!({"gpus.maitred.io": "9".repeat(256 << 10)}))),
         ("options", with(|config| config["annotations"] = json!({"cpu-options.maitred.io": endless}))),
+        ("whole", whole(1) + &" ".repeat(65 << 20)),
     ];
     for (name, config) in cases {
         let node = Node::new("");
