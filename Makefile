@@ -41,6 +41,7 @@ packages:            ## DEB and RPM for x86-64 and aarch64 into target/packages;
 	@packaging/build.sh
 
 packages-test: packages  ## install, upgrade, remove and purge them in roots of their own
+	@integration/root.sh older
 	@integration/lane-packages.sh
 
 fuzz:                ## ten million executions of the thirteen fuzzing targets; the first run installs the tools

@@ -20,6 +20,7 @@ become_root "$@"
 packages=$project/target/packages
 deb=$(echo "$packages"/maitred_*_amd64.deb)
 rpm=$(echo "$packages"/maitred-*.x86_64.rpm)
+[ -d "$cache/root-older" ] || die "there is no $cache/root-older: integration/root.sh older"
 if [ ! -f "$deb" ] || [ ! -f "$rpm" ]; then die "$packages holds no packages: make packages"; fi
 work=$(mktemp -d /var/tmp/maitred-packages.XXXXXX)
 trap 'rm -rf "$work"' EXIT
@@ -178,6 +179,23 @@ only_the_owners() {
 }
 check "and leaves only the owner's configuration" only_the_owners
 check "which is the owner's" grep -qx 'mode = "enforce"' "$root/etc/maitred/config.toml.rpmsave"
+
+say "SELinux: the file contexts in Debian's policy, loaded nowhere"
+root=$work/selinux
+cp -a "$cache/root-older" "$root"
+dpkg-deb -x "$deb" "$work/unpacked"
+cp "$work/unpacked/usr/share/selinux/packages/maitred.cil" "$root/tmp/"
+modules() { chroot "$root" semodule -n "$@"; }
+is_labelled() { chroot "$root" matchpathcon -m file -n "/$1" | grep -qx "system_u:object_r:$2:s0"; }
+check "they become part of a policy that has containers" modules -i /tmp/maitred.cil
+check "the binary is a program like others" is_labelled usr/bin/maitred bin_t
+check "so is what a package's scriptlets call" is_labelled usr/libexec/maitred/in-use bin_t
+for path in usr/libexec/maitred/launcher run/maitred/launcher var/lib/maitred/launcher; do
+    check "a container may run /$path" is_labelled "$path" container_ro_file_t
+done
+# Everything else there that is about containers goes with them.
+check "and of one that has none" modules -d container -d kubernetes -d crio -d docker -d podman
+check "where the launcher is a program like others" is_labelled usr/libexec/maitred/launcher bin_t
 
 say "what the distributions' checkers say"
 check "lintian" lintian --fail-on error,warning --suppress-tags-from-file "$project/packaging/deb/lintian-tags" "$deb"

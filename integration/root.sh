@@ -2,7 +2,8 @@
 # Builds .cache/root: a small Debian with containerd 2.1, runc and crun, entered with chroot by the
 # native lane and put on the guest's disk, with the newest runc there is (1.4 knows memory policies)
 # below /opt/runc-next; and .cache/kernel: the guest's kernel, unpacked.
-# root.sh older: .cache/root-older, the same of the suite before, with containerd 1.7 and systemd.
+# root.sh older: .cache/root-older, the same of the suite before, with containerd 1.7, systemd and a SELinux policy that
+# knows containers.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 become_root "$@"
@@ -11,6 +12,7 @@ suite=forky          # the suite that has containerd 2.1
 older_suite=trixie   # containerd 1.7, and 6.12: the kernel these lanes were measured with
 kernel=linux-image-cloud-amd64
 packages=containerd,runc,crun,kmod,numactl
+older_packages=$packages,systemd-sysv,selinux-policy-default,policycoreutils,selinux-utils
 
 # debian NAME SUITE PACKAGES [OPTION of mmdebstrap]...
 debian() {
@@ -48,6 +50,6 @@ newest() {
 }
 
 case ${1:-} in
-older) step root-older "$0" -- debian root-older "$older_suite" "$packages,systemd-sysv" ;;
+older) step root-older "$0" -- debian root-older "$older_suite" "$older_packages" ;;
 *) step root "$0" -- newest ;;
 esac

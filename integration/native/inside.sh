@@ -6,8 +6,12 @@ root=$1 payload=$2
 shift 2
 
 mount --make-rprivate /
-mount --bind "$root" "$root"
-cd "$root"
+# What the run writes is gone with it, and nothing of it is in the root that others use: also where it is killed.
+over=/mnt
+mount -t tmpfs -o mode=755 tmpfs "$over"
+mkdir "$over"/{written,work,root}
+mount -t overlay -o "lowerdir=$root,upperdir=$over/written,workdir=$over/work" overlay "$over/root"
+cd "$over/root"
 mount -t proc proc proc
 mount --rbind /dev dev
 mount -t sysfs sysfs sys
@@ -28,7 +32,7 @@ else
     done </proc/self/cgroup
 fi
 
-# What the run writes is gone with it.
+# Images, sockets and what is mounted from here must not lie on an overlay.
 for directory in run tmp var/lib/containerd var/lib/kubelet var/log opt etc/maitred etc/containerd etc/nri etc/cdi; do
     mkdir -p "$directory"
     mount -t tmpfs -o mode=755 tmpfs "$directory"
