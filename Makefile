@@ -31,9 +31,10 @@ docker: setup        ## Docker, unpacked and not installed, with the wrapper as 
 guest: setup         ## the guest lane alone; OPTIONS="--only WORD"
 	@integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
 
-bench: setup         ## container creation without and with maitred, pods with podresources, runc run, in pairs
+bench: setup         ## container creation without and with maitred, the daemon itself, podresources, runc run; in pairs
 	@integration/payload.sh release
 	@integration/lane-native.sh $(CACHE)/payload-release --bench-create 50
+	@MAITRED_GUEST_LIMIT=5400 integration/lane-guest.sh $(CACHE)/payload-release --bench-create 6
 	@integration/lane-native.sh $(CACHE)/payload-release --bench-podresources 50
 	@integration/bench-oci.sh $(CACHE)/payload-release 40
 
