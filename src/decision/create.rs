@@ -249,7 +249,8 @@ fn share(
     }
     if let Some(rival) = &rival {
         // Of one that did not start its own command may be to blame.
-        line.warn |= !container.resources.cpus.is_empty();
+        line.rival = !container.resources.cpus.is_empty();
+        line.warn |= line.rival;
         line.reason = format!("{}; {rival}", line.reason);
     }
     let cpus =

@@ -154,5 +154,6 @@ fn contested(key: &ContainerKey, id: &ContainerId, why: String) -> Verdict {
         memory_policy: None,
         rejection: None,
         ineligible: false,
+        rival: false,
     }
 }

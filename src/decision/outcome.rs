@@ -182,6 +182,8 @@ pub struct Verdict {
     pub rejection: Option<Box<Rejection>>,
     /// It has a GPU, a NIC or huge pages and gets no exclusive CPUs, without having asked for that.
     pub ineligible: bool,
+    /// Another NRI plugin, or the kubelet where it should not, had set its CPUs.
+    pub rival: bool,
 }
 
 #[cfg(test)]
@@ -203,6 +205,7 @@ impl Verdict {
             memory_policy: None,
             rejection: None,
             ineligible: false,
+            rival: false,
         }
     }
 }

@@ -106,6 +106,7 @@ pub(super) fn verdict(
         memory_policy: None,
         rejection: None,
         ineligible: false,
+        rival: false,
     }
 }
 

@@ -46,6 +46,7 @@ pub struct Metrics {
     rejections: Family<Two, Counter>,
     shortages: Family<One, Counter>,
     ineligible: Counter,
+    rivals: Counter,
     undecided: Counter,
     decision: Histogram,
     reply: Family<One, Histogram, fn() -> Histogram>,
@@ -103,6 +104,7 @@ impl Metrics {
             rejections: Family::default(),
             shortages: Family::default(),
             ineligible: Counter::default(),
+            rivals: Counter::default(),
             undecided: Counter::default(),
             decision: histogram(),
             reply: Family::new_with_constructor(histogram),
@@ -151,6 +153,11 @@ impl Metrics {
             "ineligible_containers",
             "Containers started with a GPU, a NIC or huge pages and without exclusive CPUs",
             self.ineligible.clone(),
+        );
+        registry.register(
+            "cpusets_of_others",
+            "Containers whose CPUs were set before maitred saw them, by another NRI plugin or the kubelet",
+            self.rivals.clone(),
         );
         registry.register(
             "undecided",
@@ -267,6 +274,9 @@ impl Metrics {
         }
         if verdict.ineligible {
             self.ineligible.inc();
+        }
+        if verdict.rival {
+            self.rivals.inc();
         }
     }
 

@@ -35,6 +35,7 @@ fn verdicts_are_counted_by_word_and_reason_and_what_ran_short() {
     metrics.verdict(&Verdict { simulated: true, ineligible: true, ..verdict(Decision::Placed) });
     metrics.verdict(&rejected(&[("0", &[Resource::Cpu, gpu()]), ("1", &[gpu()]), ("0-1", &[])]));
     metrics.verdict(&rejected(&[("0", &[Resource::Cpu]), ("1", &[gpu()])]));
+    metrics.verdict(&Verdict { rival: true, ..verdict(Decision::Shared) });
     metrics.verdict(&verdict(Decision::Repaired));
     metrics.verdict(&verdict(Decision::Released));
     for line in [
@@ -45,6 +46,7 @@ fn verdicts_are_counted_by_word_and_reason_and_what_ran_short() {
         r#"maitred_rejection_shortages_total{resource="gpu"} 2"#,
         r#"maitred_rejection_shortages_total{resource="cpu"} 1"#,
         "maitred_ineligible_containers_total 1",
+        "maitred_cpusets_of_others_total 1",
         "maitred_drifts_repaired_total 1",
     ] {
         assert_line(&metrics, line);

@@ -32,7 +32,8 @@ fn a_cpuset_of_another_plugin_is_left_and_told_and_kept_off_exclusive_cpus() {
 
         assert_eq!((&outcome.reply, updates(&outcome)), (&Reply::Nothing, vec![]), "two would set one field");
         let line = &outcome.verdicts[0];
-        assert!(line.warn && line.reason.contains("its CPUs 0-7 were set before us"), "{}", line.reason);
+        assert!(line.warn && line.rival, "{line:?}");
+        assert!(line.reason.contains("its CPUs 0-7 were set before us"), "{}", line.reason);
         node.step(Event::Started(pod, facts.clone()));
         let rest: CpuSet = "0-7".parse().unwrap();
         let rest = rest.difference(&taken.parse().unwrap()).to_string();
@@ -59,7 +60,11 @@ fn what_did_not_start_with_our_cpuset_is_made_without_it_the_next_time() {
 
     assert_eq!((&outcome.reply, updates(&outcome)), (&Reply::Nothing, vec![]));
     let line = &outcome.verdicts[0];
-    assert!(!line.warn && line.reason.contains("it did not start the last time"), "{}", line.reason);
+    assert!(
+        !line.warn && !line.rival && line.reason.contains("it did not start the last time"),
+        "{}",
+        line.reason
+    );
     node.step(Event::Started(pod.clone(), second.clone()));
     assert_eq!(writes(&node.step(observed(&second.id, "0-15"))), [line_of(&second, &pool)]);
     // The next pod is not blamed for it.
