@@ -39,6 +39,16 @@ pub fn home(machine: &Machine, ask: Ask, seen: &Seen) -> Result<Option<u32>> {
     Ok(on.into_iter().next())
 }
 
+/// A container that takes its hugepages has them all from the node it sits on.
+pub fn touched(node: &Node, tenant: &Tenant) -> Result<()> {
+    let (Some(home), true) = (tenant.home, tenant.ask.touches()) else { return Ok(()) };
+    let wanted = BTreeMap::from([(home, tenant.ask.pages)]);
+    wait::until_seen(node.patience(), &format!("hugepages by node are {wanted:?}"), || {
+        let held = observe::pages_by_node(tenant.seen.pid, " huge ")?;
+        Ok((held != wanted).then(|| format!("{tenant} holds {held:?}")))
+    })
+}
+
 /// Everything at once.
 pub fn all(node: &Node, tenants: &[Tenant]) -> Result<()> {
     for tenant in tenants.iter().filter(|tenant| tenant.up) {

@@ -6,6 +6,7 @@ use super::step::{Meanwhile, Step};
 use crate::expect::{self, Unmet, expected};
 use crate::kubelet;
 use crate::list;
+use crate::machine::Machine;
 use crate::node::{Node, Seated};
 use crate::observe::{self, Seen};
 use crate::options::Lane;
@@ -95,34 +96,33 @@ impl Life {
 
     pub fn take(&mut self, node: &mut Node, step: &Step) -> Result<()> {
         match step {
-            Step::Turnover { ends, makes } => self.turn_over(node, ends, makes),
+            Step::Turnover { ends, restarts, makes } => self.turn_over(node, ends, restarts, makes),
             Step::Retry(place) => self.retry(node, *place),
             Step::Stop { pod, killed } => self.stop(node, *pod, *killed),
-            Step::Restart { pod, tidy } => self.restart(node, *pod, *tidy),
             Step::Update { pod, widened } => self.update(node, *pod, *widened),
             Step::Maitred(meanwhile) => self.maitred(node, meanwhile),
             Step::Containerd { dies } => self.containerd(node, *dies),
         }
     }
 
-    fn room(&self, node: &Node) -> Room {
+    /// What nobody holds.
+    pub fn room(&self, machine: &Machine) -> Room {
         let held = self.tenants.iter().filter_map(|tenant| Some((tenant.home?, tenant.ask)));
-        held.fold(Room::empty(&node.machine), |room, (home, ask)| room.less(home, ask))
+        held.fold(Room::empty(machine), |room, (home, ask)| room.less(home, ask))
     }
 
-    fn turn_over(&mut self, node: &Node, ends: &[usize], makes: &[Ask]) -> Result<()> {
-        let least = self.room(node);
-        let leaving = self.pull(ends);
-        let most = self.room(node);
+    fn turn_over(&mut self, node: &Node, ends: &[usize], restarts: &[usize], makes: &[Ask]) -> Result<()> {
+        let least = self.room(&node.machine);
+        let restarted = u32::try_from(restarts.len())?;
         let first = self.tally.made + self.tally.refused;
-        let attempts = together(node, &leaving, makes, first)?;
-        self.tally.ended += u32::try_from(leaving.len())?;
-        let none = attempts.iter().all(|one| one.container.is_err());
+        let attempts = together(node, &mut self.tenants, (ends, restarts), makes, first)?;
+        self.pull(ends);
+        let most = self.room(&node.machine);
+        self.tally.ended += u32::try_from(ends.len())?;
+        self.tally.restarted += restarted;
+        let nobody = !attempts.is_empty() && attempts.iter().all(|one| one.container.is_err());
         let room = makes.iter().any(|ask| least.fits(*ask));
-        expected!(
-            !none || !room || makes.is_empty(),
-            "nobody was let in, though one of {makes:?} fits {least:?}"
-        );
+        expected!(!nobody || !room, "nobody was let in, and one of {makes:?} fits {least:?}");
         for (place, attempt) in attempts.into_iter().enumerate() {
             let others = [&makes[..place], &makes[place + 1..]].concat();
             let due = least.due(&most, attempt.ask, &others);
@@ -132,10 +132,9 @@ impl Life {
     }
 
     /// Takes those at these places out of the list.
-    fn pull(&mut self, places: &[usize]) -> Vec<Tenant> {
-        let mut places = places.to_vec();
-        places.sort_unstable();
-        places.iter().rev().map(|place| self.tenants.remove(*place)).collect()
+    fn pull(&mut self, places: &[usize]) {
+        let mut place = 0..;
+        self.tenants.retain(|_| place.next().is_none_or(|place| !places.contains(&place)));
     }
 
     /// Whether it was right to let it in or to refuse it, and what it has got.
@@ -148,7 +147,9 @@ impl Life {
                 let home = check::home(&node.machine, ask, &seen).with_context(|| who.clone())?;
                 expected!(due != Due::Refused, "{who}, fits nowhere and was let in: {seen:?}");
                 let seated = Seated { pod, sandbox, containers: vec![container] };
-                self.tenants.push(Tenant { ask, seated, seen, home, attempt: 0, up: true });
+                let tenant = Tenant { ask, seated, seen, home, attempt: 0, up: true };
+                check::touched(node, &tenant)?;
+                self.tenants.push(tenant);
                 self.tally.made += 1;
             }
             (outcome, sandbox) => {
@@ -169,7 +170,7 @@ impl Life {
     }
 
     fn retry(&mut self, node: &Node, place: usize) -> Result<()> {
-        let room = self.room(node);
+        let room = self.room(&node.machine);
         let Waiting { ask, pod, sandbox } = self.waiting.remove(place);
         let due = room.due(&room, ask, &[]);
         let container = begin(node, &pod, &sandbox);
@@ -185,22 +186,6 @@ impl Life {
             node.cri.stop_container(&tenant.seated.containers[0])?;
         }
         tenant.up = false;
-        Ok(())
-    }
-
-    /// The same CPUs, nodes and GPUs again, in a process of its own.
-    fn restart(&mut self, node: &Node, place: usize, tidy: bool) -> Result<()> {
-        let tenant = &mut self.tenants[place];
-        if tidy {
-            node.cri.remove_container(&tenant.seated.containers[0])?;
-        }
-        tenant.attempt += 1;
-        let restarted = node.restart(&mut tenant.seated, tenant.attempt);
-        restarted.map_err(|error| Unmet(format!("{tenant} does not start again: {error:#}")))?;
-        let seen = node.look(&tenant.seated)?;
-        tenant.seen.pid = seen.pid;
-        tenant.up = true;
-        self.tally.restarted += 1;
         Ok(())
     }
 
@@ -222,8 +207,8 @@ impl Life {
         match meanwhile {
             Meanwhile::Nothing => {}
             Meanwhile::Stop(place) => self.stop(node, *place, true)?,
-            Meanwhile::End(place) => self.turn_over(node, &[*place], &[])?,
-            Meanwhile::Shared => self.turn_over(node, &[], &[Ask::of(Class::Burstable)])?,
+            Meanwhile::End(place) => self.turn_over(node, &[*place], &[], &[])?,
+            Meanwhile::Shared => self.turn_over(node, &[], &[], &[Ask::of(Class::Burstable)])?,
         }
         node.start_maitred(&Settings::ENFORCE)?;
         self.tally.outages += 1;
@@ -249,7 +234,7 @@ impl Life {
     /// Every pod ends, those that wait too.
     pub fn end(&mut self, node: &Node) -> Result<()> {
         let all: Vec<usize> = (0..self.tenants.len()).collect();
-        self.turn_over(node, &all, &[])?;
+        self.turn_over(node, &all, &[], &[])?;
         self.waiting.drain(..).try_for_each(|one| node.remove_pod(&one.pod, &one.sandbox))
     }
 }
@@ -263,18 +248,46 @@ fn end(node: &Node, tenant: &Tenant) -> Result<()> {
     }
 }
 
-/// Ends those and makes these at the same moment; their names count on from `first`.
-fn together(node: &Node, leaving: &[Tenant], makes: &[Ask], first: u32) -> Result<Vec<Attempt>> {
+/// Ends and restarts those at these places and makes pods, all at the same moment; their names count on from
+/// `first`.
+fn together(
+    node: &Node,
+    tenants: &mut [Tenant],
+    (ends, restarts): (&[usize], &[usize]),
+    makes: &[Ask],
+    first: u32,
+) -> Result<Vec<Attempt>> {
     std::thread::scope(|scope| {
-        let ends: Vec<_> = leaving.iter().map(|tenant| scope.spawn(|| end(node, tenant))).collect();
+        let mut old = Vec::new();
+        for (place, tenant) in tenants.iter_mut().enumerate() {
+            if ends.contains(&place) {
+                old.push(scope.spawn(|| end(node, tenant)));
+            } else if restarts.contains(&place) {
+                old.push(scope.spawn(|| restart(node, tenant)));
+            }
+        }
         let begin = |(ask, number): (&Ask, u32)| {
             let ask = *ask;
             scope.spawn(move || attempt(node, ask, number))
         };
         let made: Vec<_> = makes.iter().zip(first..).map(begin).collect();
-        ends.into_iter().try_for_each(|one| one.join().expect("ending a pod does not panic"))?;
+        old.into_iter().try_for_each(|one| one.join().expect("a pod's end or restart does not panic"))?;
         Ok(made.into_iter().map(|one| one.join().expect("making a pod does not panic")).collect())
     })
+}
+
+/// A new attempt, in a process of its own; every other time the dead one is taken away first. That it has what
+/// it had is seen with everything else.
+fn restart(node: &Node, tenant: &mut Tenant) -> Result<()> {
+    if !tenant.attempt.is_multiple_of(2) {
+        node.cri.remove_container(&tenant.seated.containers[0])?;
+    }
+    tenant.attempt += 1;
+    let restarted = node.restart(&mut tenant.seated, tenant.attempt);
+    restarted.map_err(|error| Unmet(format!("{tenant} does not start again: {error:#}")))?;
+    tenant.seen.pid = node.look(&tenant.seated)?.pid;
+    tenant.up = true;
+    check::touched(node, tenant)
 }
 
 fn attempt(node: &Node, ask: Ask, number: u32) -> Attempt {

@@ -36,8 +36,15 @@ impl Ask {
             Class::BestEffort => Pod::best_effort(name),
         };
         let pod = if self.pages > 0 { pod.hugepages_2m(self.pages) } else { pod };
+        let holding = |pod: Pod| pod.args(&["hold-huge", "2048", &self.pages.to_string()]);
+        let pod = if self.touches() { holding(pod) } else { pod };
         let asking = |pod: Pod| pod.image(CUDA_IMAGE).annotation("gpus.maitred.io", &self.gpus.to_string());
         if self.gpus > 0 { asking(pod) } else { pod }
+    }
+
+    /// Whether it really takes its hugepages; of the others only their promise is held.
+    pub fn touches(self) -> bool {
+        !self.pages.is_multiple_of(2)
     }
 
     pub fn cpus(self) -> u64 {

@@ -8,14 +8,12 @@ use fastrand::Rng;
 /// Pods and those that wait are named by their place in their list.
 #[derive(Debug)]
 pub enum Step {
-    /// Pods end and pods are made, all at the same moment.
-    Turnover { ends: Vec<usize>, makes: Vec<Ask> },
+    /// Pods end, containers that have ended are made anew, and pods are made, all at the same moment.
+    Turnover { ends: Vec<usize>, restarts: Vec<usize>, makes: Vec<Ask> },
     /// A pod that was refused is tried again, as the kubelet does.
     Retry(usize),
     /// A container ends and its pod lives on: stopped by CRI, or killed.
     Stop { pod: usize, killed: bool },
-    /// A new attempt; the dead one is taken away first, or stays.
-    Restart { pod: usize, tidy: bool },
     /// The container's resources are stated again, with every CPU and node of the machine or without any.
     Update { pod: usize, widened: bool },
     /// maitred is killed and started again.
@@ -37,41 +35,43 @@ pub enum Meanwhile {
 impl Step {
     pub fn draw(life: &Life, rng: &mut Rng, machine: &Machine) -> Step {
         let (up, down) = (life.places(true), life.places(false));
-        let any: Vec<usize> = (0..life.tenants.len()).collect();
-        let full = any.len() >= life.most_tenants;
-        let ends = |rng: &mut Rng, count| {
-            let mut ends: Vec<usize> = any.clone();
-            rng.shuffle(&mut ends);
-            ends.truncate(count);
-            ends
-        };
         match rng.u32(..100) {
-            0..6 if !up.is_empty() => Step::Maitred(meanwhile(rng, &up)),
-            6..9 => Step::Containerd { dies: rng.choice(&up).copied().filter(|_| rng.bool()) },
-            9..19 if !up.is_empty() => Step::Stop { pod: pick(rng, &up), killed: rng.bool() },
-            19..37 if !down.is_empty() => Step::Restart { pod: pick(rng, &down), tidy: rng.bool() },
-            37..44 if !up.is_empty() => Step::Update { pod: pick(rng, &up), widened: rng.bool() },
-            44..54 if !life.waiting.is_empty() => Step::Retry(rng.usize(..life.waiting.len())),
-            54..70 if !any.is_empty() => {
-                Step::Turnover { ends: ends(rng, 1), makes: vec![ask(rng, machine)] }
-            }
-            70..76 if !any.is_empty() => {
-                let count = 1 + rng.usize(..2);
-                Step::Turnover { ends: ends(rng, count), makes: Vec::new() }
-            }
-            _ if full => Step::Turnover { ends: ends(rng, 2), makes: Vec::new() },
-            number => {
-                let makes = (0..1 + number % 2).map(|_| ask(rng, machine)).collect();
-                Step::Turnover { ends: Vec::new(), makes }
-            }
+            0..5 if !up.is_empty() => Step::Maitred(meanwhile(rng, &up)),
+            5..8 => Step::Containerd { dies: rng.choice(&up).copied().filter(|_| rng.bool()) },
+            8..24 if !up.is_empty() => Step::Stop { pod: pick(rng, &up), killed: rng.bool() },
+            24..32 if !up.is_empty() => Step::Update { pod: pick(rng, &up), widened: rng.bool() },
+            32..42 if !life.waiting.is_empty() => Step::Retry(rng.usize(..life.waiting.len())),
+            _ => turnover(life, rng, machine, &down),
         }
     }
 
     /// What each life begins with, whatever its seed: a node that nobody looks after is found out at once.
     pub fn first() -> Step {
         let makes = vec![Ask::of(Class::Pinned(1)), Ask::of(Class::Burstable)];
-        Step::Turnover { ends: Vec::new(), makes }
+        Step::Turnover { ends: Vec::new(), restarts: Vec::new(), makes }
     }
+}
+
+/// Who ends is none of those that are restarted.
+fn turnover(life: &Life, rng: &mut Rng, machine: &Machine, down: &[usize]) -> Step {
+    let mut others: Vec<usize> = (0..life.tenants.len()).collect();
+    let mut restarts = down.to_vec();
+    rng.shuffle(&mut restarts);
+    restarts.truncate(rng.usize(..3));
+    others.retain(|place| !restarts.contains(place));
+    rng.shuffle(&mut others);
+    let full = life.tenants.len() >= life.most_tenants;
+    let ends: Vec<usize> = others.into_iter().take(if full { 2 } else { rng.usize(..3).min(1) }).collect();
+    let idle = ends.is_empty() && restarts.is_empty();
+    let count = if full { 0 } else { rng.usize(usize::from(idle)..3) };
+    let makes = (0..count).map(|_| likely(life, rng, machine)).collect();
+    Step::Turnover { ends, restarts, makes }
+}
+
+/// What fits no more is drawn a second time: else a full node would see little but refusals.
+fn likely(life: &Life, rng: &mut Rng, machine: &Machine) -> Ask {
+    let first = ask(rng, machine);
+    if life.room(machine).fits(first) { first } else { ask(rng, machine) }
 }
 
 fn pick(rng: &mut Rng, places: &[usize]) -> usize {
