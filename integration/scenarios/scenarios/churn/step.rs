@@ -38,9 +38,9 @@ impl Step {
         match rng.u32(..100) {
             0..5 if !up.is_empty() => Step::Maitred(meanwhile(rng, &up)),
             5..8 => Step::Containerd { dies: rng.choice(&up).copied().filter(|_| rng.bool()) },
-            8..24 if !up.is_empty() => Step::Stop { pod: pick(rng, &up), killed: rng.bool() },
-            24..32 if !up.is_empty() => Step::Update { pod: pick(rng, &up), widened: rng.bool() },
-            32..42 if !life.waiting.is_empty() => Step::Retry(rng.usize(..life.waiting.len())),
+            8..28 if !up.is_empty() => Step::Stop { pod: pick(rng, &up), killed: rng.bool() },
+            28..37 if !up.is_empty() => Step::Update { pod: pick(rng, &up), widened: rng.bool() },
+            37..46 if !life.waiting.is_empty() => Step::Retry(rng.usize(..life.waiting.len())),
             _ => turnover(life, rng, machine, &down),
         }
     }
