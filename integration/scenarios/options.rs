@@ -34,7 +34,7 @@ impl Lane {
 #[derive(Debug, Clone, Args)]
 pub struct Churn {
     /// Where the random numbers of the churn begin: the same life again, as far as threads allow.
-    #[arg(long, default_value_t = 20_261_130)]
+    #[arg(long, default_value_t = 206)]
     pub seed: u64,
     /// How many steps the churn has; absent, as many as a short run has time for.
     #[arg(long)]
