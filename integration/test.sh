@@ -57,7 +57,9 @@ if [ "${1:-}" = all ]; then
     stage "packages" "$integration/lane-packages.sh"
     stage "fuzzing" "$project/tests/fuzz/run.sh"
     seed=$(date +%s)
-    say "random numbers begin at PROPTEST_RNG_SEED=$seed"
+    say "random numbers begin at --seed $seed and PROPTEST_RNG_SEED=$seed"
+    stage "churn natively" "$integration/lane-native.sh" "$cache/payload" --only churn --seed "$seed" --steps 300
+    stage "churn in the guest" "$integration/lane-guest.sh" "$cache/payload" --only churn --seed "$seed" --steps 60
     stage "long churn and properties" env PROPTEST_RNG_SEED="$seed" PROPTEST_CASES=20000 \
         CARGO_PROFILE_TEST_OPT_LEVEL=2 cargo test --test suite -- --nocapture churn engine fuzz nri::life
 fi

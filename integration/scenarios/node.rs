@@ -8,7 +8,7 @@ use crate::cri::Cri;
 use crate::kubelet;
 use crate::machine::Machine;
 use crate::observe::{self, Opened, Seen};
-use crate::options::{Lane, Options};
+use crate::options::{Churn, Lane, Options};
 use crate::pod::{Container, IMAGES, Pod};
 use crate::podresources::{Manner, Server};
 use crate::service::Service;
@@ -41,6 +41,7 @@ pub struct Seated {
 
 pub struct Node {
     pub lane: Lane,
+    pub churn: Churn,
     pub machine: Machine,
     pub cri: Cri,
     pub containerd: Service,
@@ -66,6 +67,7 @@ impl Node {
         crate::machine::install_nvml(&options.payload.join("libfake_nvml.so"))?;
         Ok(Node {
             lane: options.lane,
+            churn: options.churn.clone(),
             machine,
             cri: Cri::new(CONTAINERD_SOCKET, CALL_LIMIT),
             containerd: Service::new("containerd"),
@@ -187,8 +189,8 @@ impl Node {
     /// In maitred's place a plugin that does nothing; `stop_maitred` ends it.
     pub fn start_idle_plugin(&mut self) -> Result<()> {
         let mark = self.containerd.mark();
-        self.maitred
-            .start(Command::new(self.payload.join("scenarios")).args(["--idle-plugin", NRI_SOCKET]))?;
+        let mut command = Command::new(self.payload.join("scenarios"));
+        self.maitred.start(command.args(["--idle-plugin", NRI_SOCKET]))?;
         self.wait_plugin("idle", mark)
     }
 
@@ -333,6 +335,10 @@ impl Node {
     pub fn crash(&self, seated: &Seated) -> Result<()> {
         let container = &seated.containers[0];
         observe::kill(observe::pid(&self.cri, container)?)?;
+        self.wait_exited(container)
+    }
+
+    pub fn wait_exited(&self, container: &str) -> Result<()> {
         wait::until(self.lane.start_limit(), "containerd sees that the container has ended", || {
             let answer = self.cri.container_status(container, false)?;
             Ok(answer.status.state == CONTAINER_EXITED)

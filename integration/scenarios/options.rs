@@ -1,6 +1,6 @@
 //! What the runner is told on its command line.
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +30,17 @@ impl Lane {
     }
 }
 
+/// How the generated life of a node runs.
+#[derive(Debug, Clone, Args)]
+pub struct Churn {
+    /// Where the random numbers of the churn begin: the same life again, as far as threads allow.
+    #[arg(long, default_value_t = 206)]
+    pub seed: u64,
+    /// How many steps the churn has; absent, as many as a short run has time for.
+    #[arg(long)]
+    pub steps: Option<usize>,
+}
+
 /// Plays the kubelet against a real containerd and checks what containers really get.
 #[derive(Debug, Parser)]
 pub struct Options {
@@ -42,6 +53,8 @@ pub struct Options {
     /// something.
     #[arg(long)]
     pub without_maitred: bool,
+    #[command(flatten)]
+    pub churn: Churn,
     /// Seat a few pods and print a table of who sits where.
     #[arg(long)]
     pub demo: bool,

@@ -4,9 +4,10 @@ use super::step::{refused, verdict};
 use super::{Decision, GpuPlacement, Outcome, Reply, Settings, State, Verdict, encoded, understand};
 use crate::engine::{self, GPU, Occupancy, Seat};
 use crate::model::{
-    Bytes, ContainerKind, ContainerName, ContainerRequest, MemoryManager, PodFacts, PodRequest, Policy, Qos,
-    Rejection, Scope, TopologyPolicy,
+    Bytes, ContainerKey, ContainerKind, ContainerName, ContainerRequest, MemoryManager, PodFacts, PodRequest,
+    Policy, Qos, Rejection, Scope, TopologyPolicy,
 };
+use std::borrow::Cow;
 
 /// A sandbox is refused only when the devices that the kubelet gave its containers are nowhere together, or a
 /// Guaranteed pod's memory fits nowhere; whatever else does not fit is refused at its container, with a better
@@ -99,6 +100,12 @@ pub(super) fn seat(
     if let Some(seat) = state.ledger.seat(&pod.uid) {
         return Ok(Some(seat.clone()));
     }
+    let key = ContainerKey::new(pod.uid.clone(), request.name.clone());
+    let mut room = Cow::Borrowed(occupancy);
+    // What it has held since before anybody remembered a seat it will have again.
+    if occupancy.placement(&key).is_some() {
+        room.to_mut().release(state.ledger.machine(), &key);
+    }
     let sum = sums(pod);
     let known = ContainerRequest { memory: request.memory.max(sum.memory), ..request.clone() };
     let whole_sum = sum.cpu_milli / 1000 * 1000;
@@ -106,7 +113,7 @@ pub(super) fn seat(
     let choose = |wanted: ContainerRequest| {
         let others = others(state, pod, &request.name, settings);
         let wanted = whole_pod(pod, std::iter::once(wanted).chain(others).collect());
-        engine::choose_seat(state.ledger.machine(), occupancy, &wanted, policy)
+        engine::choose_seat(state.ledger.machine(), &room, &wanted, policy)
     };
     match choose(ranked) {
         Ok(seat) => Ok(Some(seat)),

@@ -2,6 +2,7 @@
 //! without maitred.
 
 mod authority;
+mod churn;
 mod daemon;
 mod delivery;
 mod doctor;
@@ -59,6 +60,7 @@ pub const ALL: &[&[Scenario]] = &[
     exempt::ALL,
     daemon::ALL,
     outages::ALL,
+    churn::ALL,
     switches::ALL,
     first_day::ALL,
     doctor::ALL,

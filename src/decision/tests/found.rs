@@ -233,25 +233,45 @@ fn options_that_no_longer_go_together_take_nothing_from_what_runs() {
     assert_eq!(stricter.held(), 1);
 }
 
-/// On one node nothing is aligned, and what has stopped was seated there all the same.
-#[test]
-fn on_a_machine_of_one_node_a_stopped_container_gets_its_cpus_back() {
+/// The first node of the machine alone, with one GPU.
+fn one_node() -> Topology {
     let mut topology = machine();
     topology.numa_nodes.truncate(1);
     topology.packages.truncate(1);
     topology.cores.truncate(2);
     topology.cpus = "0-3".parse().unwrap();
     topology.packages[0].cpus = topology.cpus.clone();
-    (topology.gpus, topology.nics) = (Vec::new(), Vec::new());
-    let mut owner = settings();
+    topology.gpus.truncate(1);
+    topology.gpus[0].numa_node = Some(NodeId(0));
+    topology.nics = Vec::new();
+    topology
+}
+
+/// How a container is made, and how again by a maitred that has not seen it, only what is remembered of it.
+fn made_again(pod: &PodFacts, facts: &ContainerFacts) -> (Outcome, Outcome) {
+    let mut owner = Settings { annotation_pool: AnnotationPool::All, ..settings() };
     owner.policy.scope = Scope::Pod;
-    let mut node = Node::over(topology.clone(), owner.clone());
-    let first = node.create(&pod("a"), &whole("a", 3));
+    let first = Node::over(one_node(), owner.clone()).create(pod, facts);
     let hints = vec![Record::parse(edit(&first).record.as_ref().unwrap()).unwrap()];
-
-    let mut fresh = Node::over(topology, owner);
-    let (pods, containers) = (vec![pod("a")], Vec::new());
+    let mut fresh = Node::over(one_node(), owner);
+    let (pods, containers) = (vec![pod.clone()], Vec::new());
     fresh.step(Event::Synchronize { pods, containers, observed: BTreeMap::new(), hints });
+    (first, fresh.create(pod, facts))
+}
 
-    assert_eq!(edit(&fresh.create(&pod("a"), &whole("a", 3))).cpus, edit(&first).cpus);
+/// On one node nothing is aligned, and what has stopped was seated there all the same.
+#[test]
+fn on_a_machine_of_one_node_a_stopped_container_gets_its_cpus_back() {
+    let (first, again) = made_again(&pod("a"), &whole("a", 3));
+    assert_eq!(edit(&again).cpus, edit(&first).cpus);
+}
+
+/// Nothing of it tells of a seat, and no other GPU is free.
+#[test]
+fn on_a_machine_of_one_node_a_stopped_container_of_the_pool_gets_its_gpu_back() {
+    let (mut pod, facts) = small("a");
+    pod.annotations.insert("gpus.maitred.io".into(), "1".into());
+    let (first, again) = made_again(&pod, &facts);
+    assert_eq!(edit(&first).env.len(), 1, "{first:?}");
+    assert_eq!(edit(&again).env, edit(&first).env);
 }
