@@ -3,7 +3,7 @@
 use crate::allotted::{self, Book, Files};
 use crate::cgroup;
 use crate::classes;
-use crate::containerd;
+use crate::containerd::{self, Version};
 use crate::cri::Cri;
 use crate::kubelet;
 use crate::machine::Machine;
@@ -44,6 +44,7 @@ pub struct Node {
     pub machine: Machine,
     pub cri: Cri,
     pub containerd: Service,
+    pub version: Version,
     pub maitred: Service,
     with_maitred: bool,
     payload: std::path::PathBuf,
@@ -69,6 +70,7 @@ impl Node {
             machine,
             cri: Cri::new(CONTAINERD_SOCKET, CALL_LIMIT),
             containerd: Service::new("containerd"),
+            version: Version::ask()?,
             maitred: Service::new("maitred"),
             with_maitred: !options.without_maitred,
             payload: options.payload.clone(),
@@ -92,7 +94,7 @@ impl Node {
 
     pub fn start_containerd(&mut self) -> Result<()> {
         fs::create_dir_all("/etc/containerd")?;
-        fs::write(CONTAINERD_CONFIG, containerd::config(self.lane))?;
+        fs::write(CONTAINERD_CONFIG, containerd::config(self.lane, self.version))?;
         classes::install(self.with_maitred.then(|| self.payload.join("maitred")).as_deref())?;
         self.containerd.start(Command::new("containerd").args(["--config", CONTAINERD_CONFIG]))?;
         let (cri, containerd) = (&self.cri, &mut self.containerd);
@@ -201,14 +203,15 @@ impl Node {
         if !self.with_maitred {
             return Ok(());
         }
-        let (limit, containerd, maitred) = (self.patience(), &self.containerd, &mut self.maitred);
+        let (limit, said) = (self.patience(), self.version.registered());
+        let (containerd, maitred) = (&self.containerd, &mut self.maitred);
         wait::until_alive(
             limit,
             "containerd has registered the plugin",
             || maitred.check_alive(),
             || {
                 let log = containerd.since(mark);
-                Ok(log.lines().any(|line| line.contains(name) && line.contains("connected and synchronized")))
+                Ok(log.lines().any(|line| line.contains(name) && line.contains(said)))
             },
         )
     }

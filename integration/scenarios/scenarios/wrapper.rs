@@ -13,7 +13,7 @@ use std::fs;
 
 pub const ALL: &[Scenario] = &[
     usual("the wrapper pins pods of its runtime class", Lanes::Both, pinned),
-    usual("hooks of a base specification pin pods of their runtime class", Lanes::Native, hooked),
+    usual("hooks of a base specification pin pods of their runtime class", Lanes::Both, hooked),
     usual("the wrapper and the plugin never give a CPU twice", Lanes::Native, beside_the_plugin),
     usual("behind the wrapper runc inherits a memory policy, or sets it", Lanes::Guest, policies),
     usual("behind the wrapper hugepages come from the node", Lanes::Guest, hugepages),
@@ -46,18 +46,10 @@ fn seats_one_after_the_other(node: &Node, class: &'static str) -> Result<()> {
     expect::cpus("the next one", &before.cpus, &node.look(&next)?.cpus)
 }
 
+/// A runtime shows its user a hook's standard error: the refusal is seen here too.
 fn hooked(node: &mut Node) -> Result<()> {
     node.stop_maitred()?;
-    let widest = node.machine.widest();
-    let first = node.run(Pod::guaranteed("hooked", widest, 64).handler(HOOKED))?;
-    let seen = node.look(&first)?;
-    expect::seated(&node.machine, &seen, widest)?;
-    // A runtime shows its user a hook's standard error.
-    let second = node.run(Pod::guaranteed("second", widest, 64).handler(HOOKED));
-    expect::refused::<Seated>(second, &["TopologyAffinityError: container main"])?;
-    node.remove(&first)?;
-    let third = node.run(Pod::guaranteed("third", widest, 64).handler(HOOKED))?;
-    expect::cpus("the next one", &seen.cpus, &node.look(&third)?.cpus)
+    seats_one_after_the_other(node, HOOKED)
 }
 
 /// What the wrapper gave the plugin gives to nobody, and the other way round; where both see a container the plugin
