@@ -286,6 +286,10 @@ impl Node {
     /// From now on the kubelet's podresources service stands, in that manner.
     pub fn serve_podresources(&mut self, manner: Manner) -> Result<()> {
         self.podresources = None;
+        if self.lane == Lane::Guest {
+            // Every kubelet has its checkpoint too, and an emulated one may be too slow for the tenth of a second it has.
+            self.kubelet_files.get_or_insert(Files::Devices);
+        }
         self.podresources = Some(Server::start(manner, self.book.clone())?);
         Ok(())
     }
