@@ -162,10 +162,11 @@ impl Containerd {
     }
 
     fn pass_over(&mut self, values: Vec<(Vec<String>, Said<Value>)>) {
-        for (key, said) in values {
-            let same = |one: &Said<String>| (&one.value, &one.place.file) == (&key[1], &said.place.file);
-            if !self.passed_over.iter().any(same) {
-                self.passed_over.push(Said { value: key[1].clone(), place: said.place });
+        for (key, Said { place, .. }) in values {
+            let same = |one: &&mut Said<String>| (&one.value, &one.place.file) == (&key[1], &place.file);
+            match self.passed_over.iter_mut().find(same) {
+                Some(known) => known.place.line = known.place.line.min(place.line),
+                None => self.passed_over.push(Said { value: key[1].clone(), place }),
             }
         }
     }
