@@ -31,6 +31,10 @@ docker: setup        ## Docker, unpacked and not installed, with the wrapper as 
 guest: setup         ## the guest lane alone; OPTIONS="--only WORD"
 	@integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
 
+guest-older:         ## the same with containerd 1.7; its disk is built first, OPTIONS="--only WORD"
+	@integration/setup.sh older
+	@MAITRED_GUEST=older integration/lane-guest.sh $(CACHE)/payload $(OPTIONS)
+
 bench: setup         ## container creation without and with maitred, the daemon itself, podresources, runc run; in pairs
 	@integration/payload.sh release
 	@integration/lane-native.sh $(CACHE)/payload-release --bench-create 50
@@ -52,4 +56,4 @@ clean:               ## take away everything that was built
 	cargo clean
 	rm -rf $(CACHE) 2>/dev/null || sudo rm -rf $(CACHE)
 
-.PHONY: help demo test test-all setup native oci docker guest bench packages packages-test fuzz clean
+.PHONY: help demo test test-all setup native oci docker guest guest-older bench packages packages-test fuzz clean

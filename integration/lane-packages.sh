@@ -67,6 +67,7 @@ has_files() {
     local root=$1 file
     for file in usr/bin/maitred usr/bin/maitred-runtime usr/libexec/maitred/launcher usr/libexec/maitred/in-use \
         etc/maitred/config.toml usr/lib/systemd/system/maitred.service usr/share/maitred/hooks/containers/maitred.json \
+        usr/share/maitred/hooks/containerd/runtime-class.toml usr/share/maitred/hooks/containerd/runtime-class-v2.toml \
         usr/share/man/man1/maitred.1.gz usr/share/selinux/packages/maitred.cil; do
         [ -e "$root/$file" ] || { echo "no $file"; return 1; }
     done

@@ -50,6 +50,8 @@ if [ "${1:-}" = all ]; then
     stage "native, proof without maitred" "$integration/lane-native.sh" "$cache/payload" --without-maitred
     stage "runc and podman, proof without maitred" "$integration/lane-oci.sh" "$cache/payload" --without-maitred
     stage "guest, proof without maitred" "$integration/lane-guest.sh" "$cache/payload" --without-maitred
+    stage "set-up, containerd 1.7" "$integration/setup.sh" older
+    stage "NUMA guest, containerd 1.7" env MAITRED_GUEST=older "$integration/lane-guest.sh" "$cache/payload"
     stage "tools for packages" "$project/packaging/tools.sh"
     stage "licences, bans and sources" "$cache/tools/bin/cargo-deny" --offline --all-features \
         --config "$project/packaging/deny.toml" check bans licenses sources

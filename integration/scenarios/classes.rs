@@ -1,5 +1,6 @@
 //! The runtime classes that need no plugin: the files of `hooks/containerd` as they stand, with what they lead to.
 
+use crate::containerd::Version;
 use crate::node::MAITRED_CONFIG;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -24,18 +25,24 @@ const BASE_SPEC: &str = "/etc/containerd/maitred-base.json";
 /// The classes of the wrapper in front of a runtime that is named, and where that is.
 const NAMED: [(&str, &str); 2] = [(CRUN, "/usr/bin/crun"), (NEXT_RUNC, "/opt/runc-next/usr/sbin/runc")];
 
-const WRAPPER_CLASS: &str = include_str!("../../hooks/containerd/runtime-class.toml");
-const HOOKS_CLASS: &str = include_str!("../../hooks/containerd/hooks-class.toml");
+/// The classes of the wrapper and of the hooks, for version 3 of containerd's configuration and for version 2.
+const CLASSES: [&str; 2] = [
+    include_str!("../../hooks/containerd/runtime-class.toml"),
+    include_str!("../../hooks/containerd/hooks-class.toml"),
+];
+const CLASSES_V2: [&str; 2] = [
+    include_str!("../../hooks/containerd/runtime-class-v2.toml"),
+    include_str!("../../hooks/containerd/hooks-class-v2.toml"),
+];
 const HOOKS: &str = include_str!("../../hooks/containerd/base-hooks.json");
 
 /// Their part of containerd's configuration. There is no systemd here; nothing else is changed.
-pub fn containerd_config() -> String {
+pub fn containerd_config(version: Version) -> String {
+    let [wrapper, hooks] = if version.is_one() { CLASSES_V2 } else { CLASSES };
     let named = NAMED.map(|(class, _)| {
-        WRAPPER_CLASS
-            .replace("runtimes.maitred", &format!("runtimes.{class}"))
-            .replace(WRAPPER, &script(class))
+        wrapper.replace("runtimes.maitred", &format!("runtimes.{class}")).replace(WRAPPER, &script(class))
     });
-    let all = [WRAPPER_CLASS, &named.join("\n"), HOOKS_CLASS].join("\n");
+    let all = [wrapper, &named.join("\n"), hooks].join("\n");
     all.replace("SystemdCgroup = true", "SystemdCgroup = false")
 }
 

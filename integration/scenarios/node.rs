@@ -3,7 +3,7 @@
 use crate::allotted::{self, Book, Files};
 use crate::cgroup;
 use crate::classes;
-use crate::containerd;
+use crate::containerd::{self, Version};
 use crate::cri::Cri;
 use crate::kubelet;
 use crate::machine::Machine;
@@ -45,6 +45,7 @@ pub struct Node {
     pub machine: Machine,
     pub cri: Cri,
     pub containerd: Service,
+    pub version: Version,
     pub maitred: Service,
     with_maitred: bool,
     payload: std::path::PathBuf,
@@ -71,6 +72,7 @@ impl Node {
             machine,
             cri: Cri::new(CONTAINERD_SOCKET, CALL_LIMIT),
             containerd: Service::new("containerd"),
+            version: Version::ask()?,
             maitred: Service::new("maitred"),
             with_maitred: !options.without_maitred,
             payload: options.payload.clone(),
@@ -94,7 +96,7 @@ impl Node {
 
     pub fn start_containerd(&mut self) -> Result<()> {
         fs::create_dir_all("/etc/containerd")?;
-        fs::write(CONTAINERD_CONFIG, containerd::config(self.lane))?;
+        fs::write(CONTAINERD_CONFIG, containerd::config(self.lane, self.version))?;
         classes::install(self.with_maitred.then(|| self.payload.join("maitred")).as_deref())?;
         self.containerd.start(Command::new("containerd").args(["--config", CONTAINERD_CONFIG]))?;
         let (cri, containerd) = (&self.cri, &mut self.containerd);
@@ -203,14 +205,15 @@ impl Node {
         if !self.with_maitred {
             return Ok(());
         }
-        let (limit, containerd, maitred) = (self.patience(), &self.containerd, &mut self.maitred);
+        let (limit, said) = (self.patience(), self.version.registered());
+        let (containerd, maitred) = (&self.containerd, &mut self.maitred);
         wait::until_alive(
             limit,
             "containerd has registered the plugin",
             || maitred.check_alive(),
             || {
                 let log = containerd.since(mark);
-                Ok(log.lines().any(|line| line.contains(name) && line.contains("connected and synchronized")))
+                Ok(log.lines().any(|line| line.contains(name) && line.contains(said)))
             },
         )
     }
@@ -285,6 +288,10 @@ impl Node {
     /// From now on the kubelet's podresources service stands, in that manner.
     pub fn serve_podresources(&mut self, manner: Manner) -> Result<()> {
         self.podresources = None;
+        if self.lane == Lane::Guest {
+            // Every kubelet has its checkpoint too, and an emulated one may be too slow for the tenth of a second it has.
+            self.kubelet_files.get_or_insert(Files::Devices);
+        }
         self.podresources = Some(Server::start(manner, self.book.clone())?);
         Ok(())
     }

@@ -23,8 +23,10 @@ const MOST_FILES: usize = 256;
 pub const NRI: &str = "io.containerd.nri.v1.nri";
 /// The plugin of the CRI's runtime half, since version 3 of the configuration.
 pub const CRI: &str = "io.containerd.cri.v1.runtime";
-/// The same before.
-const OLD_CRI: &str = "io.containerd.grpc.v1.cri";
+/// The plugin of the CRI's images, likewise.
+const IMAGES: &str = "io.containerd.cri.v1.images";
+/// Both before.
+pub const OLD_CRI: &str = "io.containerd.grpc.v1.cri";
 
 /// A value: what is no table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct Containerd {
     /// What it imports, as it is written.
     pub imports: Vec<Said<String>>,
     values: BTreeMap<Vec<String>, Said<Value>>,
+    /// The tables it passes over, as they are of the other version's configuration, by the first line that is in each.
+    pub passed_over: Vec<Said<String>>,
     /// Files that could not be read or understood, and imports of files that are absent. It does not start with these.
     pub unread: Vec<DiscoverError>,
 }
@@ -137,6 +141,9 @@ impl Containerd {
     }
 
     fn merge(&mut self, values: Vec<(Vec<String>, Said<Value>)>, version: u32, whole_tables: bool) {
+        let is_read = |(key, _): &(Vec<String>, _)| reads(key, version, whole_tables);
+        let (values, rest): (Vec<_>, Vec<_>) = values.into_iter().partition(is_read);
+        self.pass_over(rest);
         let values: Vec<_> = values.into_iter().map(|(key, said)| (modern(key, version), said)).collect();
         if whole_tables {
             let plugin = |key: &[String]| (key.len() > 2 && key[0] == "plugins").then(|| key[1].clone());
@@ -150,6 +157,16 @@ impl Containerd {
                     before.extend(new);
                 }
                 _ => drop(self.values.insert(key, said)),
+            }
+        }
+    }
+
+    fn pass_over(&mut self, values: Vec<(Vec<String>, Said<Value>)>) {
+        for (key, Said { place, .. }) in values {
+            let same = |one: &&mut Said<String>| (&one.value, &one.place.file) == (&key[1], &place.file);
+            match self.passed_over.iter_mut().find(same) {
+                Some(known) => known.place.line = known.place.line.min(place.line),
+                None => self.passed_over.push(Said { value: key[1].clone(), place }),
             }
         }
     }
@@ -240,6 +257,26 @@ impl Said<Value> {
     }
 }
 
+/// What version 3 has left of the CRI's old table.
+const STREAMING: [&str; 6] = [
+    "disable_tcp_service",
+    "stream_server_address",
+    "stream_server_port",
+    "stream_idle_timeout",
+    "enable_tls_streaming",
+    "x509_key_pair_streaming",
+];
+
+/// Whether a plugin of that name reads this key in a file of that version. containerd 2 takes the new tables also from a
+/// file of version 2 (`configMigration` of its `plugins/cri/runtime`), before it nobody knows them.
+fn reads(key: &[String], version: u32, is_one: bool) -> bool {
+    match key.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["plugins", OLD_CRI, name, ..] if version >= 3 => STREAMING.contains(&name),
+        ["plugins", CRI | IMAGES, ..] => !is_one,
+        _ => true,
+    }
+}
+
 /// Version 2 has the CRI's runtime half in the table of the whole CRI. In version 3 that table is another plugin's.
 fn modern(mut key: Vec<String>, version: u32) -> Vec<String> {
     if version < 3 && key.len() > 2 && key[0] == "plugins" {
@@ -299,86 +336,4 @@ fn named_on(line: &[String]) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    const MAIN: &str = "etc/containerd/config.toml";
-
-    fn read(files: &[(&str, &str)], whole_tables: bool) -> Containerd {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        Containerd::read(&Root::gathered(dir.path()).unwrap(), None, |_| whole_tables)
-    }
-
-    fn hugetlb(config: &Containerd) -> Option<(bool, String)> {
-        let said = config.truth(CRI, &["disable_hugetlb_controller"])?;
-        Some((said.value, said.place.to_string()))
-    }
-
-    #[test]
-    fn both_versions_of_the_table_are_one() {
-        let old =
-            "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  disable_hugetlb_controller = false\n";
-        let new = "version = 3\r\n[plugins.'io.containerd.cri.v1.runtime']\r\n\r\ndisable_hugetlb_controller = false\r\n";
-        assert_eq!(hugetlb(&read(&[(MAIN, old)], false)), Some((false, format!("/{MAIN}:3"))));
-        assert_eq!(hugetlb(&read(&[(MAIN, new)], false)), Some((false, format!("/{MAIN}:4"))));
-        let misplaced = new.replace("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri");
-        assert_eq!(hugetlb(&read(&[(MAIN, &misplaced)], false)), None, "version 3 has it elsewhere");
-        assert!(!read(&[], false).is_there);
-    }
-
-    #[test]
-    fn imports_come_later_and_replace() {
-        let nri = "[plugins.\"io.containerd.nri.v1.nri\"]\n";
-        let main = format!(
-            "version = 3\nimports = [\"conf.d/*.toml\", '/etc/more.toml']\n{nri}disable = true\nsocket_path = \"/a\"\n"
-        );
-        let one = format!("version = 3\n{nri}disable = false\n");
-        let files = [
-            (MAIN, main.as_str()),
-            ("etc/containerd/conf.d/10-a.toml", one.as_str()),
-            ("etc/containerd/conf.d/20-b.tomlx", "nonsense"),
-            ("etc/more.toml", "disabled_plugins = [\"x\"]\n"),
-        ];
-        let new = read(&files, false);
-        assert!(new.unread.is_empty(), "{:?}", new.unread);
-        assert_eq!(
-            new.truth(NRI, &["disable"]).unwrap().place.to_string(),
-            "/etc/containerd/conf.d/10-a.toml:3"
-        );
-        assert_eq!(new.text(NRI, &["socket_path"]).unwrap().value, "/a");
-        assert_eq!(new.list(&["disabled_plugins"]).unwrap().value, ["x"]);
-        let old = read(&files, true);
-        assert!(old.text(NRI, &["socket_path"]).is_none(), "before 2.0 the whole table is replaced");
-    }
-
-    #[test]
-    fn what_cannot_be_followed_is_told_and_ends() {
-        let circle = [
-            (MAIN, "imports = [\"./config.toml\", \"b.toml\"]\n"),
-            ("etc/containerd/b.toml", "imports = ['config.toml']"),
-        ];
-        assert!(read(&circle, false).unread.is_empty());
-        let absent = read(&[(MAIN, "imports = [\"/etc/none.toml\"]\n")], false);
-        assert!(
-            absent.unread[0]
-                .to_string()
-                .ends_with("/etc/none.toml is not there: expected the file that another one imports")
-        );
-        let bad = read(&[(MAIN, "version = 2\n[plugins\n")], false);
-        assert!(bad.unread[0].to_string().contains("config.toml:2: found \"[plugins\""), "{}", bad.unread[0]);
-    }
-
-    #[test]
-    fn runtimes_are_found_with_their_options() {
-        let text = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n  BinaryName = '/usr/bin/nvidia-container-runtime'\n  SystemdCgroup = true\n";
-        let config = read(&[(MAIN, text)], false);
-        let all: Vec<_> = config.runtimes().map(|(handler, key, _)| (handler, key)).collect();
-        assert_eq!(all, [("nvidia", "BinaryName"), ("nvidia", "SystemdCgroup")]);
-    }
-}
+mod tests;

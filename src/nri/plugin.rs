@@ -3,6 +3,7 @@
 use super::decider::{Answer, Decider, Failure};
 use super::fault::Fault;
 use super::proto::nri_ttrpc::Plugin;
+use super::version::waits;
 use super::{Host, answer, facts, memory, notify, proto};
 use crate::decision::{CpusetUpdate, Edit, Event, Features, Reply};
 use crate::model::{ContainerFacts, PodFacts, Rejection};
@@ -33,7 +34,7 @@ pub(super) struct Service {
 
 /// What is known of the runtime by now.
 struct Session {
-    request_timeout: Duration,
+    request_timeout: Option<Duration>,
     features: Features,
     name: String,
     gathering: Option<Gathering>,
@@ -58,7 +59,7 @@ struct Granted {
 impl Service {
     pub fn new(decider: Arc<Decider>, deadline: Duration, can_return: bool, fault: Option<Fault>) -> Self {
         let session = Session {
-            request_timeout: Duration::MAX,
+            request_timeout: None,
             features: Features::default(),
             name: "the runtime".into(),
             gathering: None,
@@ -97,11 +98,8 @@ impl Service {
 
     /// How long an answer may take at most: three quarters of what the runtime waits, so that ours comes first.
     fn patience(&self, context: &TtrpcContext) -> Duration {
-        let of_request = match u64::try_from(context.timeout_nano) {
-            Ok(nanos) if nanos > 0 => Duration::from_nanos(nanos),
-            _ => Duration::MAX,
-        };
-        self.session().request_timeout.min(of_request) / 4 * 3
+        let of_call = u64::try_from(context.timeout_nano).ok().filter(|nanos| *nanos > 0);
+        waits(self.session().request_timeout, of_call.map(Duration::from_nanos)) / 4 * 3
     }
 
     /// How long a decision may take.
@@ -240,7 +238,7 @@ impl Plugin for Service {
         let events = host.events();
         tracing::info!(
             runtime = %host,
-            request_timeout_ms = host.request_timeout.as_millis(),
+            request_timeout_ms = host.request_timeout.map(|timeout| timeout.as_millis()),
             events = format!("{events:#x}"),
             "configured by the runtime"
         );

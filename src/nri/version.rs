@@ -5,7 +5,7 @@ use crate::decision::Features;
 use std::fmt;
 use std::time::Duration;
 
-/// What a runtime that names no timeout waits for: the default of all NRI versions.
+/// What a runtime that names no timeout anywhere waits for: the default of all NRI versions.
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A version by its first three numbers; whatever follows them is not looked at.
@@ -68,8 +68,8 @@ pub struct Host {
     pub runtime_version: String,
     /// The NRI it speaks: what it says, else what its version is known to carry; `None` is unknown.
     pub nri: Option<Version>,
-    /// How long it waits for an answer.
-    pub request_timeout: Duration,
+    /// How long it waits for an answer, where it says so: NRI does from 0.7 on.
+    pub request_timeout: Option<Duration>,
     /// Our configuration, where the runtime launched us and has one for us; else empty.
     pub config: String,
 }
@@ -92,7 +92,7 @@ impl Host {
             nri: Version::parse(&request.nri_version).or_else(known),
             runtime: request.runtime_name,
             runtime_version: request.runtime_version,
-            request_timeout: timeout.map_or(DEFAULT_REQUEST_TIMEOUT, Duration::from_millis),
+            request_timeout: timeout.map(Duration::from_millis),
             config: request.config,
         }
     }
@@ -142,6 +142,15 @@ impl fmt::Display for Host {
             Some(nri) => write!(f, " (NRI {nri})"),
             None => f.write_str(" (NRI version unknown)"),
         }
+    }
+}
+
+/// How long a runtime waits for the answer to a call, by what it said when it configured us and by what came with the
+/// call. Before NRI 0.7 the call alone tells.
+pub(super) fn waits(configured: Option<Duration>, call: Option<Duration>) -> Duration {
+    match (configured, call) {
+        (Some(configured), Some(call)) => configured.min(call),
+        (one, other) => one.or(other).unwrap_or(DEFAULT_REQUEST_TIMEOUT),
     }
 }
 
@@ -226,6 +235,22 @@ mod tests {
             assert_eq!(host.events() & !known, 0, "{host}");
             assert_eq!(host.events(), 0b110_1100_1111, "{host}");
         }
+    }
+
+    #[test]
+    fn an_older_runtimes_patience_is_that_of_its_calls() {
+        let said = |milliseconds: i64| {
+            let request = ConfigureRequest { request_timeout: milliseconds, ..Default::default() };
+            Host::new(request).request_timeout
+        };
+        let seconds = Duration::from_secs;
+        assert_eq!((said(0), said(-1), said(5000)), (None, None, Some(seconds(5))));
+        assert_eq!(waits(said(0), Some(seconds(60))), seconds(60), "its owner has raised it");
+        assert_eq!(waits(said(0), Some(seconds(1))), seconds(1));
+        assert_eq!(waits(said(5000), Some(seconds(60))), seconds(5));
+        assert_eq!(waits(said(5000), Some(seconds(1))), seconds(1));
+        assert_eq!(waits(said(5000), None), seconds(5));
+        assert_eq!(waits(None, None), seconds(2));
     }
 
     #[test]

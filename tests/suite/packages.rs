@@ -121,13 +121,15 @@ fn what_leads_to_maitred_is_found_wherever_it_stands() {
     let hook = read("hooks/containers/maitred.json");
     let docker = read("hooks/docker/daemon.json");
     let class = read("hooks/containerd/runtime-class.toml");
-    let uses: [(&str, &str); 10] = [
+    let old_class = read("hooks/containerd/runtime-class-v2.toml");
+    let uses: [(&str, &str); 11] = [
         ("etc/containers/oci/hooks.d/maitred.json", &hook),
         ("usr/share/containers/oci/hooks.d/90-seats.json", &hook),
         ("etc/docker/daemon.json", &docker),
         ("etc/containerd/config.toml", &class),
         ("etc/containerd/conf.d/50-maitred.toml", &class),
         ("var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl", &class),
+        ("var/lib/rancher/rke2/agent/etc/containerd/config.toml.tmpl", &old_class),
         (
             "etc/containerd/base.json",
             r#"{"hooks":{"createRuntime":[{"path":"/usr/bin/maitred","args":["maitred","hook"]}]}}"#,

@@ -100,7 +100,7 @@ fn kept(node: &mut Node) -> Result<()> {
     Ok(())
 }
 
-/// What CDI has put into a container NRI can take away since 0.10 only, and this runtime has 0.8: maitred does
+/// What CDI has put into a container NRI can take away since 0.10 only, and this runtime has 0.8 or 0.6: maitred does
 /// not start, rather than swap some GPUs and not others. What it would do on a newer runtime is in
 /// `tests/suite/nri/swaps.rs`.
 fn not_by_this_runtime(node: &mut Node) -> Result<()> {
@@ -108,7 +108,7 @@ fn not_by_this_runtime(node: &mut Node) -> Result<()> {
         node.stop_maitred()?;
         let mark = node.maitred.mark();
         node.launch_maitred(&Settings::plugin_gpus(placement))?;
-        let words = [placement, "NRI 0.10 or later", "NRI 0.8", "cannot be used with this runtime"];
+        let words = [placement, "NRI 0.10 or later", node.version.nri(), "cannot be used with this runtime"];
         wait::until_seen(node.patience(), "maitred says that it cannot", || {
             let log = node.maitred.since(mark);
             let missing = words.iter().find(|word| !log.contains(**word));

@@ -36,6 +36,11 @@ fn registered(node: &mut Node) -> Result<()> {
     says(node, "nri.socket", "ok", "/var/run/nri/nri.sock")?;
     says(node, "nri.enabled", "ok", "/etc/containerd/config.toml")?;
     says(node, "containerd.version", "ok", "containerd --version of process")?;
+    let lost = match node.version.is_one() {
+        true => "CDI devices that NRI adds are dropped silently",
+        false => "no launcher can be put in front",
+    };
+    says(node, "containerd.features", "note", lost)?;
     says(node, "maitred.machine", "ok", "fits the machine")
 }
 
@@ -66,6 +71,12 @@ fn switched_off(node: &mut Node) -> Result<()> {
     says(node, "nri.enabled", "warning", "disable = true")?;
     drop(rewritten);
     says(node, "nri.enabled", "ok", "disable = false")?;
+    let rewritten = Rewritten::with("  disable = false\n", "")?;
+    match node.version.is_one() {
+        true => says(node, "nri.enabled", "warning", "which is containerd 1.7's default")?,
+        false => says(node, "nri.enabled", "ok", "as it is from containerd 2.0")?,
+    }
+    drop(rewritten);
     node.stop_maitred()?;
     says(node, "maitred.running", "warning", "systemctl enable --now maitred")
 }

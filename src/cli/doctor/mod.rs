@@ -18,6 +18,7 @@ mod memory;
 mod nri;
 mod rke2;
 mod runtime;
+mod tables;
 mod text;
 
 pub use facts::Facts;
@@ -31,10 +32,11 @@ use std::path::PathBuf;
 /// A check: what it says of a node, nothing where it does not concern it.
 type Check = fn(&Facts) -> Vec<Finding>;
 
-const SUBJECTS: [&[Check]; 10] = [
+const SUBJECTS: [&[Check]; 11] = [
     maitred::CHECKS,
     nri::CHECKS,
     containerd::CHECKS,
+    tables::CHECKS,
     kubelet::CHECKS,
     rke2::CHECKS,
     cpus::CHECKS,

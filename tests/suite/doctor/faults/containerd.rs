@@ -208,3 +208,49 @@ fn rke2s_own_ways() {
     );
     assert_eq!(seen(&found), ["/etc/rancher/rke2/config.yaml:18: cpu-manager-policy: static"]);
 }
+
+#[test]
+fn tables_of_another_version() {
+    let class = std::fs::read_to_string("hooks/containerd/runtime-class-v2.toml").unwrap();
+    let found = fires(
+        |node| dropped(node, &format!("version = 3\n{class}")),
+        "containerd.tables",
+        Severity::Warning,
+        "passes over a table",
+        "[plugins.\"io.containerd.cri.v1.runtime\"] in its place",
+    );
+    assert!(
+        seen(&found)[0].contains("70-test.toml:7: [plugins.\"io.containerd.grpc.v1.cri\"]"),
+        "{found:#?}"
+    );
+    let new = std::fs::read_to_string("hooks/containerd/runtime-class.toml").unwrap();
+    let behind = |node: &Node| {
+        old_containerd(node);
+        node.append(CONTAINERD, &format!("\n{new}"));
+    };
+    fires(behind, "containerd.tables", Severity::Warning, "passes over", "io.containerd.grpc.v1.cri");
+    silent(behind, "containerd.wrapper");
+    let fits = |node: &Node| {
+        old_containerd(node);
+        node.append(CONTAINERD, &format!("\n{class}"));
+        node.file("usr/local/sbin/maitred-runtime", "");
+    };
+    silent(fits, "containerd.tables");
+}
+
+#[test]
+fn devices_that_cdi_does_not_bring() {
+    let specs = |node: &Node| node.file("etc/cdi/nvidia.yaml", "cdiVersion: 0.5.0");
+    let old = |node: &Node| {
+        old_containerd(node);
+        specs(node);
+    };
+    fires(old, "containerd.cdi", Severity::Note, "reaches no container", "enable_cdi = true");
+    let on = |node: &Node| {
+        old(node);
+        node.append(CONTAINERD, "\n[plugins.'io.containerd.grpc.v1.cri']\nenable_cdi = true\n");
+    };
+    silent(on, "containerd.cdi");
+    silent(specs, "containerd.cdi");
+    silent(old_containerd, "containerd.cdi");
+}
