@@ -77,6 +77,7 @@ works() {
     chroot "$root" maitred version && chroot "$root" maitred plan /usr/share/doc/maitred/examples/vllm.yaml \
         --topology /usr/share/doc/maitred/examples/h100-server.json
 }
+
 say "the DEB"
 root=$work/debian
 cp -a "$cache/root" "$root"
