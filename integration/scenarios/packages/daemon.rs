@@ -8,9 +8,11 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::time::{Duration, Instant};
 
+const BETWEEN: Duration = Duration::from_millis(200);
+
 pub const BINARY: &str = "/usr/bin/maitred";
 const CONNECTED: &str = "maitred_nri_connected";
-const REGISTRATIONS: &str = "maitred_registrations_total";
+const REGISTRATIONS: &str = "maitred_nri_registrations_total";
 
 /// Every process whose program is the package's binary, that of an earlier version too.
 pub fn all() -> Result<Vec<u32>> {
@@ -39,8 +41,10 @@ pub fn only() -> Result<u32> {
     Ok(all[0])
 }
 
-/// How often this daemon has registered; nothing unless containerd has it now.
+/// How often this daemon has registered; nothing unless containerd has it now. Not to be asked all the time: emulated, an
+/// answer takes it a tenth of a second.
 fn registrations() -> Option<u64> {
+    std::thread::sleep(BETWEEN);
     let page = metrics::page().ok()?;
     let connected = metrics::value(&page, CONNECTED).ok()? > 0.5;
     let count = metrics::value(&page, REGISTRATIONS).ok()?;
@@ -73,13 +77,12 @@ pub fn gap(limit: Duration, disturb: impl FnOnce() -> Result<()>) -> Result<Dura
                     longest = longest.max(last_seen.elapsed());
                     last_seen = Instant::now();
                 }
-                std::thread::sleep(Duration::from_millis(20));
             }
             longest
         });
         let outcome = disturb().and_then(|()| registered(limit, 1));
         // One more look before the end.
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(4 * BETWEEN);
         drop(stop);
         let longest = watcher.join().expect("watching does not panic");
         outcome.map(|()| longest)

@@ -78,7 +78,6 @@ fn started(host: &mut Host) -> Result<String> {
     expect::same("UnitFileState", &"enabled".to_owned(), &property("UnitFileState")?)?;
     // `systemctl start` has waited for it.
     expect::same("ActiveState", &"active".to_owned(), &property("ActiveState")?)?;
-    expect::same("NeedDaemonReload", &"no".to_owned(), &property("NeedDaemonReload")?)?;
     expect::same("Type", &"notify".to_owned(), &property("Type")?)?;
     let status = property("StatusText")?;
     expected!(!status.is_empty(), "it has told systemd nothing");

@@ -14,6 +14,8 @@ pub const ALL: &[Check] = &[
 ];
 
 fn to_this(host: &mut Host) -> Result<String> {
+    // Since the last reload; an `enable --no-reload` makes systemd say so too.
+    expect::same("NeedDaemonReload", &"no".to_owned(), &systemd::property("NeedDaemonReload")?)?;
     to(host, THIS, "")
 }
 
