@@ -60,15 +60,33 @@ fn writes(_: &mut Host) -> Result<String> {
     ] {
         expected!(fs::metadata(path).is_ok_and(|found| found.is_dir()), "{path} is no directory here");
         let said = inside(write, path)?;
-        expected!(said.code != 0, "{path} can be written: {}", fs::read_to_string(format!("/proc/{pid}/mountinfo"))?);
+        expected!(
+            said.code != 0,
+            "{path} can be written: {}",
+            fs::read_to_string(format!("/proc/{pid}/mountinfo"))?
+        );
         expected!(
             said.text.contains("Read-only file system"),
             "{path} cannot be written for another reason: {}",
             said.text
         );
     }
-    let said = inside("echo 0 >\"$1\"", "/proc/sys/kernel/numa_balancing")?;
-    expected!(said.code != 0, "the kernel's settings can be written");
+    for file in
+        ["/proc/sys/kernel/numa_balancing", "/proc/1/mem", "/sys/kernel/mm/transparent_hugepage/enabled"]
+    {
+        let said = inside("true 1<>\"$1\"", file)?;
+        expected!(said.code != 0, "{file} can be written");
+        expected!(said.text.contains("Read-only file system"), "{file} for another reason: {}", said.text);
+    }
+    let calls = systemd::property("SystemCallFilter")?;
+    let calls: BTreeSet<&str> = calls.split_whitespace().collect();
+    expected!(
+        calls.contains("read"),
+        "system calls are not filtered by a list of what is allowed: {calls:?}"
+    );
+    for call in ["ptrace", "process_vm_readv", "process_vm_writev", "mount", "bpf", "init_module"] {
+        expected!(!calls.contains(call), "the system call {call} is allowed");
+    }
     for path in ["/run/maitred", "/var/lib/maitred", "/var/log/maitred"] {
         let said = inside(write, path)?;
         expected!(said.code == 0, "{path} cannot be written: {}", said.text);
