@@ -27,6 +27,8 @@ pub const ALL: &[Check] = &[
 const DROP_IN: &str = "/run/systemd/system/maitred.service.d";
 /// In the place of the unit's minute.
 const WATCHDOG: Duration = Duration::from_secs(15);
+/// A target that wants both, as a boot's does.
+const BOOT: &str = "lane-boot.target";
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn lives(host: &mut Host) -> Result<String> {
@@ -97,7 +99,11 @@ fn containerd_restarted(host: &mut Host) -> Result<String> {
 /// Both in one transaction, as at a boot: it is ready, without containerd, before containerd begins.
 fn before_containerd(host: &mut Host) -> Result<String> {
     stop_both()?;
-    systemd::done("systemctl", &["start", containerd::UNIT, systemd::UNIT])?;
+    fs::write(
+        format!("/run/systemd/system/{BOOT}"),
+        format!("[Unit]\nWants={} {}\n", containerd::UNIT, systemd::UNIT),
+    )?;
+    systemd::done("systemctl", &["start", BOOT])?;
     host.containerd_is_new()?;
     daemon::registered(host.patience(), 1)?;
     let ready = systemd::moment(systemd::UNIT, "ActiveEnter")?;

@@ -58,9 +58,6 @@ fn removed(host: &mut Host) -> Result<String> {
     expect::same("the owner's configuration", &config, &fs::read_to_string(MAITRED_CONFIG)?)?;
     host.is_undisturbed()?;
     host.tenants.unpinned_newcomer(&host.node)?;
-    // Those that were seated by it can be ended without it.
-    host.tenants.remove(&host.node, "crasher")?;
-    host.tenants.remove(&host.node, "pinned")?;
     Ok(String::new())
 }
 
@@ -69,7 +66,6 @@ fn purged(host: &mut Host) -> Result<String> {
     // What the story itself has put there.
     fs::remove_file(WRAPPER)?;
     fs::remove_dir_all("/run/systemd/system/maitred.service.d")?;
-    let _ = host;
     let mut left = Vec::new();
     for root in ["/etc", "/usr", "/var", "/run", "/opt", "/root", "/sys/fs/cgroup", "/dev"] {
         let found =
@@ -79,6 +75,11 @@ fn purged(host: &mut Host) -> Result<String> {
     expected!(left.is_empty(), "left behind: {left:#?}");
     let said = systemd::tell("dpkg-query", &["--show", "maitred"])?;
     expected!(said.code != 0, "dpkg still knows it: {}", said.text);
+    // What systemd itself still has in its memory goes with the owner's next reload.
+    host.reload()?;
     expect::same("LoadState", &"not-found".to_owned(), &systemd::property("LoadState")?)?;
+    // Those that it seated can be ended without it.
+    host.is_undisturbed()?;
+    host.tenants.remove_all(&host.node)?;
     Ok(String::new())
 }

@@ -145,6 +145,10 @@ impl Tenants {
         Ok(())
     }
 
+    pub fn remove_all(&mut self, node: &Node) -> Result<()> {
+        self.all.drain(..).try_for_each(|tenant| node.remove(&tenant.seated))
+    }
+
     /// The pod of that name ends.
     pub fn remove(&mut self, node: &Node, name: &str) -> Result<()> {
         let at = self.all.iter().position(|tenant| tenant.seated.pod.name == name);
