@@ -45,9 +45,10 @@ bench: setup         ## container creation without and with maitred, the daemon 
 packages:            ## DEB and RPM for x86-64 and aarch64 into target/packages; the first run installs the tools
 	@packaging/build.sh
 
-packages-test: packages  ## install, upgrade, remove and purge them in roots of their own
-	@integration/root.sh older
+packages-test: packages setup  ## install, upgrade, remove and purge them in roots of their own, and the DEB under systemd
+	@integration/setup.sh older
 	@integration/lane-packages.sh
+	@integration/lane-systemd.sh $(CACHE)/payload
 
 fuzz:                ## ten million executions of the thirteen fuzzing targets; the first run installs the tools
 	@tests/fuzz/run.sh

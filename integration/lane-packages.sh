@@ -4,6 +4,7 @@
 # lane-packages.sh
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/deb-lib.sh"
 
 for pair in rpm:rpm lintian:lintian rpmlint:rpmlint qemu-aarch64-static:qemu-user-static; do
     command -v "${pair%%:*}" >/dev/null || missing="${missing:-} ${pair#*:}"
@@ -78,16 +79,6 @@ works() {
     chroot "$root" maitred version && chroot "$root" maitred plan /usr/share/doc/maitred/examples/vllm.yaml \
         --topology /usr/share/doc/maitred/examples/h100-server.json
 }
-# Another version with the same files.
-other_deb() {
-    local version=$1 tree=$work/tree
-    rm -rf "$tree"
-    dpkg-deb -R "$deb" "$tree"
-    sed -i "s/^Version: .*/Version: $version/" "$tree/DEBIAN/control"
-    printf '# from %s\n' "$version" >>"$tree/etc/maitred/config.toml"
-    (cd "$tree" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | xargs -0 md5sum >DEBIAN/md5sums)
-    dpkg-deb -b "$tree" "$work/maitred_$version.deb" >/dev/null
-}
 
 say "the DEB"
 root=$work/debian
@@ -97,8 +88,7 @@ rm -f "$root"/etc/dpkg/dpkg.cfg.d/*
 recorder "$root"
 dpkg_() { chroot "$root" dpkg "$@"; }
 into() { cp "$1" "$root/tmp/" && dpkg_ --install --force-confdef --force-confold "/tmp/${1##*/}"; }
-other_deb 0.0.1
-other_deb 99.0.0
+for other in 0.0.1 99.0.0; do other_deb "$deb" "$other" "$work/maitred_$other.deb"; done
 # shellcheck disable=SC2016  # dpkg-query fills these in
 is_at() { [ "$(chroot "$root" dpkg-query -W -f '${Version} ${db:Status-Status}' maitred)" = "$1 installed" ]; }
 version=$(dpkg-deb -f "$deb" Version)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Lists what still leads to maitred on this node: hooks, runtime wrappers, a link among containerd's plugins. While there is
-# any, maitred must not be taken away: a hook or a BinaryName that leads to nothing keeps every container from starting.
+# Lists what still leads to maitred on this node: hooks, runtime wrappers, a link among containerd's plugins, and containers
+# behind the wrapper. While there is any, maitred must not be taken away: a hook or a BinaryName that leads to nothing keeps
+# every container from starting, and a container whose runtime is gone can be neither entered nor stopped.
 # in-use [ROOT]: prints a line for each and ends with 1, or prints nothing and ends with 0.
 
 root=${1:-}
@@ -46,6 +47,19 @@ look "a runtime of podman" \
 look "a runtime of CRI-O" \
     "$root"/etc/crio/crio.conf "$root"/etc/crio/crio.conf.d/*
 look "a runtime of Docker" "$root"/etc/docker/daemon.json
+
+# containerd's shim keeps the runtime's path with each container, whatever the configuration says by now.
+for tasks in run/containerd run/k3s/containerd run/docker/containerd/daemon; do
+    # shellcheck disable=SC2046  # ids have no blanks
+    look "a container behind the wrapper" \
+        $(grep -ls maitred "$root/$tasks"/io.containerd.runtime.v2.task/*/*/runtime)
+done
+# So does podman's conmon, among its arguments.
+# shellcheck disable=SC2013  # these paths have no blanks
+for process in $(grep -lsz '\(^\|/\)maitred\(-runtime\)\{0,1\}$' "$root"/proc/[0-9]*/cmdline); do
+    process=${process%/cmdline}
+    if [ "$(cat "$process/comm" 2>/dev/null)" = conmon ]; then report "$process" "a container behind the wrapper"; fi
+done
 
 for plugin in "$root"/opt/nri/plugins/*; do
     [ -L "$plugin" ] || continue

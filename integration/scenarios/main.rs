@@ -19,9 +19,11 @@ mod machine;
 mod messages {
     include!(concat!(env!("OUT_DIR"), "/cri/mods.rs"));
 }
+mod metrics;
 mod node;
 mod observe;
 mod options;
+mod packages;
 mod pod;
 mod podresources;
 mod runner;
@@ -55,6 +57,9 @@ fn run(options: &Options) -> Result<bool> {
     }
     if let Some(socket) = &options.idle_plugin {
         return bench::serve_idle(socket).map(|()| true);
+    }
+    if options.packages {
+        return packages::run(options);
     }
     let mut node = Node::new(options)?;
     let done = runner::set_up(&mut node).and_then(|()| play(&mut node, options));

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 pub const NRI_SOCKET: &str = "/var/run/nri/nri.sock";
-const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
+pub const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
 pub const MAITRED_CONFIG: &str = "/etc/maitred/config.toml";
 pub const PLUGINS: &str = "/opt/nri/plugins";
 const MAITRED_RUN: &str = "/run/maitred";

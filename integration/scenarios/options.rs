@@ -58,6 +58,9 @@ pub struct Options {
     /// Seat a few pods and print a table of who sits where.
     #[arg(long)]
     pub demo: bool,
+    /// Install, start, upgrade and take away the payload's DEBs, on a node whose process 1 is systemd.
+    #[arg(long)]
+    pub packages: bool,
     /// Print the names of the lane's scenarios.
     #[arg(long)]
     pub list: bool,

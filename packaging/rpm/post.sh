@@ -11,7 +11,7 @@ if [ -d /run/systemd/system ] && systemctl --quiet is-active maitred.service; th
     # Left to the owner: with the systemd cgroup driver a reload can cost running GPU containers of NVIDIA's legacy mode
     # their devices.
     if [ "$(systemctl show --property=NeedDaemonReload --value maitred.service)" = yes ]; then
-        echo "maitred: its unit has changed; the new one counts after: systemctl daemon-reload" >&2
+        echo "maitred: what has changed of its unit counts after: systemctl daemon-reload" >&2
         echo "maitred: (not while GPU containers of NVIDIA's legacy mode run with the systemd cgroup driver)" >&2
     fi
 elif [ "$1" = 1 ]; then

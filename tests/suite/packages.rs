@@ -102,6 +102,9 @@ fn the_unit_grants_what_the_daemon_keeps_and_what_it_needs_to_give_up_the_rest()
     assert!(unit.contains("ConditionPathExistsGlob=!/opt/nri/plugins/*-maitred"), "never both ways at once");
 }
 
+/// Where containerd's shims keep what they know of a container, below containerd's own state.
+const TASKS: &str = "io.containerd.runtime.v2.task";
+
 /// What `in-use` says of a root with these files.
 fn in_use(files: &[(&str, &str)]) -> Output {
     let root = tempfile::tempdir().unwrap();
@@ -122,7 +125,7 @@ fn what_leads_to_maitred_is_found_wherever_it_stands() {
     let docker = read("hooks/docker/daemon.json");
     let class = read("hooks/containerd/runtime-class.toml");
     let old_class = read("hooks/containerd/runtime-class-v2.toml");
-    let uses: [(&str, &str); 11] = [
+    let uses: [(&str, &str); 13] = [
         ("etc/containers/oci/hooks.d/maitred.json", &hook),
         ("usr/share/containers/oci/hooks.d/90-seats.json", &hook),
         ("etc/docker/daemon.json", &docker),
@@ -140,6 +143,8 @@ fn what_leads_to_maitred_is_found_wherever_it_stands() {
             "[crio.runtime.runtimes.m]\nruntime_path = \"/usr/bin/maitred-runtime\"\n",
         ),
         ("opt/nri/plugins/90-maitred", "-> /usr/bin/maitred"),
+        (&format!("run/containerd/{TASKS}/k8s.io/c1/runtime"), "/usr/local/sbin/maitred-runtime"),
+        (&format!("run/k3s/containerd/{TASKS}/k8s.io/c1/runtime"), "/usr/bin/maitred-runtime"),
     ];
     for (path, text) in uses {
         let found = in_use(&[(path, text)]);
@@ -150,14 +155,26 @@ fn what_leads_to_maitred_is_found_wherever_it_stands() {
 }
 
 #[test]
+fn a_container_of_podman_behind_the_wrapper_is_found() {
+    let arguments = "/usr/bin/conmon\0-c\0c1\0-r\0/usr/local/sbin/maitred-runtime\0-b\0/x\0";
+    let found = in_use(&[("proc/7/cmdline", arguments), ("proc/7/comm", "conmon\n")]);
+    let said = String::from_utf8(found.stdout).unwrap();
+    assert!(found.status.code() == Some(1) && said.contains("proc/7: a container"), "{said}");
+}
+
+#[test]
 fn what_only_mentions_it_is_no_use() {
-    let others: [(&str, &str); 6] = [
+    let others: [(&str, &str); 9] = [
         ("etc/containerd/config.toml", "version = 3\n  # BinaryName = \"/usr/bin/maitred-runtime\"\n"),
         ("etc/containers/oci/hooks.d/maitred.json.rpmsave", "/usr/bin/maitred "),
         ("etc/docker/daemon.json", "{}"),
         ("etc/containers/oci/hooks.d/other.json", r#"{"hook":{"path":"/usr/bin/maitredish"}}"#),
         ("opt/nri/plugins/10-other", "-> /usr/bin/other"),
         ("etc/crio/crio.conf.d/readme", ""),
+        (&format!("run/containerd/{TASKS}/k8s.io/c1/runtime"), "/usr/bin/runc"),
+        // The arguments of somebody who looks at it.
+        ("proc/7/cmdline", "less\0/usr/bin/maitred-runtime\0"),
+        ("proc/7/comm", "less\n"),
     ];
     let found = in_use(&others);
     assert_eq!(String::from_utf8(found.stdout).unwrap(), "");

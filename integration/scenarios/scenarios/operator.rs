@@ -1,14 +1,13 @@
 //! What an operator asks a node: who holds what, why something does not start, how it has gone so far.
 
 use super::{Lanes, Scenario, usual};
-use crate::expect::{self, Unmet, expected};
+use crate::expect::{self, expected};
 use crate::list;
+use crate::metrics::{page, value};
 use crate::node::Node;
 use crate::pod::Pod;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -134,20 +133,4 @@ fn loopback_up() -> Result<()> {
     let status = Command::new("perl").args(["-e", script]).status().context("starting perl")?;
     anyhow::ensure!(status.success(), "the loopback interface does not come up: {status}");
     Ok(())
-}
-
-/// The daemon's metrics; a page of nothing where nobody serves them.
-fn page() -> Result<String> {
-    let Ok(mut stream) = TcpStream::connect("127.0.0.1:9733") else { return Ok(String::new()) };
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    Ok(text)
-}
-
-fn value(page: &str, series: &str) -> Result<f64> {
-    let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    let Some(line) = line else { return Err(Unmet(format!("nobody serves {series}: {page}")).into()) };
-    Ok(line.trim().parse()?)
 }

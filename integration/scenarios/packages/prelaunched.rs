@@ -1,0 +1,77 @@
+//! The other way: containerd launches it by a link among its plugins. Never both.
+
+use super::host::Host;
+use super::{Check, containerd, daemon, systemd};
+use crate::expect::{self, expected};
+use crate::node::PLUGINS;
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+pub const ALL: &[Check] = &[
+    Check { name: "while the unit runs, one that containerd launches gives way", run: late_link },
+    Check { name: "with the link the unit does not start, and containerd starts the only one", run: linked },
+    Check { name: "the second to come finds the lock", run: second },
+    Check { name: "and back to the unit", run: unlinked },
+];
+
+pub fn link() -> PathBuf {
+    PathBuf::from(PLUGINS).join("10-maitred")
+}
+
+fn late_link(host: &mut Host) -> Result<String> {
+    let (pid, before) = (daemon::only()?, daemon::registered_so_far());
+    fs::create_dir_all(PLUGINS)?;
+    symlink(daemon::BINARY, link()).context("linking the plugin")?;
+    host.restart_containerd()?;
+    daemon::registered(host.patience(), before + 1)?;
+    expect::same("maitred's process", &pid, &daemon::only()?)?;
+    host.tenants.newcomer(&host.node)?;
+    Ok(String::new())
+}
+
+/// As the README has it: the unit stopped and disabled, containerd restarted.
+fn linked(host: &mut Host) -> Result<String> {
+    systemd::done("systemctl", &["disable", "--now", "--no-reload", systemd::UNIT])?;
+    let said = systemd::done("systemctl", &["start", systemd::UNIT])?;
+    expect::same("ActiveState", &"inactive".to_owned(), &systemd::property("ActiveState")?)?;
+    expect::same(
+        &format!("ConditionResult: {said}"),
+        &"no".to_owned(),
+        &systemd::property("ConditionResult")?,
+    )?;
+    expect::same("processes", &Vec::new(), &daemon::all()?)?;
+    host.restart_containerd()?;
+    daemon::registered(host.patience(), 1)?;
+    let all = daemon::all()?;
+    expected!(all.len() == 1, "maitred runs as {all:?}");
+    let parent = daemon::status(all[0], "PPid")?;
+    expect::same("its parent", &host.containerd().to_string(), &parent)?;
+    host.tenants.newcomer(&host.node)?;
+    Ok(String::new())
+}
+
+fn second(host: &mut Host) -> Result<String> {
+    let (all, before) = (daemon::all()?, daemon::registered_so_far());
+    let said = systemd::tell(daemon::BINARY, &["nri"])?;
+    expect::same("exit status of a second one", &3, &said.code)?;
+    expected!(said.text.contains(&all[0].to_string()), "it does not name the first, {all:?}: {}", said.text);
+    systemd::done("systemctl", &["start", systemd::UNIT])?;
+    expect::same("processes", &all, &daemon::all()?)?;
+    expect::same("registrations", &before, &daemon::registered_so_far())?;
+    host.tenants.newcomer(&host.node)?;
+    Ok(String::new())
+}
+
+fn unlinked(host: &mut Host) -> Result<String> {
+    fs::remove_file(link())?;
+    systemd::done("systemctl", &["stop", containerd::UNIT])?;
+    systemd::done("systemctl", &["enable", "--no-reload", systemd::UNIT])?;
+    systemd::done("systemctl", &["start", systemd::UNIT, containerd::UNIT])?;
+    host.containerd_is_new()?;
+    daemon::registered(host.patience(), 1)?;
+    daemon::only()?;
+    host.tenants.newcomer(&host.node)?;
+    Ok(String::new())
+}
