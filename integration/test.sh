@@ -57,8 +57,6 @@ if [ "${1:-}" = all ]; then
         --config "$project/packaging/deny.toml" check bans licenses sources
     stage "building the packages" "$project/packaging/build.sh"
     stage "packages" "$integration/lane-packages.sh"
-    stage "Debian for the guest with systemd" "$integration/root.sh" older
-    stage "disk for the guest with systemd" "$integration/guest-disk.sh" older
     stage "packages under systemd" "$integration/lane-systemd.sh" "$cache/payload"
     stage "fuzzing" "$project/tests/fuzz/run.sh"
     seed=$(date +%s)
