@@ -36,14 +36,27 @@ const CLASSES_V2: [&str; 2] = [
 ];
 const HOOKS: &str = include_str!("../../hooks/containerd/base-hooks.json");
 
-/// Their part of containerd's configuration. There is no systemd here; nothing else is changed.
-pub fn containerd_config(version: Version) -> String {
-    let [wrapper, hooks] = if version.is_one() { CLASSES_V2 } else { CLASSES };
+/// The wrapper's class alone, as a part of containerd's configuration.
+pub fn of_the_wrapper(version: Version) -> String {
+    fitting(shipped(version)[0])
+}
+
+/// All of them.
+pub fn of_all_kinds(version: Version) -> String {
+    let [wrapper, hooks] = shipped(version);
     let named = NAMED.map(|(class, _)| {
         wrapper.replace("runtimes.maitred", &format!("runtimes.{class}")).replace(WRAPPER, &script(class))
     });
-    let all = [wrapper, &named.join("\n"), hooks].join("\n");
-    all.replace("SystemdCgroup = true", "SystemdCgroup = false")
+    fitting(&[wrapper, &named.join("\n"), hooks].join("\n"))
+}
+
+fn shipped(version: Version) -> [&'static str; 2] {
+    if version.is_one() { CLASSES_V2 } else { CLASSES }
+}
+
+/// The pods' cgroups are not systemd's here; nothing else is changed.
+fn fitting(classes: &str) -> String {
+    classes.replace("SystemdCgroup = true", "SystemdCgroup = false")
 }
 
 /// Puts there what they lead to. Without maitred the runtimes themselves are there, and a hook that does nothing.

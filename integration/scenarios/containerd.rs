@@ -1,6 +1,5 @@
 //! The node's containerd: which one it is, and its configuration.
 
-use crate::classes;
 use crate::node::{CONTAINERD_SOCKET, NRI_SOCKET, PLUGINS};
 use crate::options::Lane;
 use crate::pod::SANDBOX_IMAGE;
@@ -71,8 +70,9 @@ fn cri(version: Version) -> (&'static str, String) {
     (table, text)
 }
 
-/// Stock settings but for what a chroot or an emulated guest cannot do, and the hugetlb controller.
-pub fn config(lane: Lane, version: Version) -> String {
+/// Stock settings but for what a chroot or an emulated guest cannot do, and the hugetlb controller; with these runtime
+/// classes.
+pub fn config(lane: Lane, version: Version, classes: &str) -> String {
     // Natively the real default (2 s) stands, because the timeout itself is a subject there.
     let request_timeout = match lane {
         Lane::Native => "2s",
@@ -99,7 +99,6 @@ state = "/run/containerd"
   plugin_registration_timeout = "60s"
   plugin_request_timeout = "{request_timeout}"
 {classes}"#,
-        number = if version.is_one() { 2 } else { 3 },
-        classes = classes::containerd_config(version)
+        number = if version.is_one() { 2 } else { 3 }
     )
 }

@@ -96,7 +96,8 @@ impl Node {
 
     pub fn start_containerd(&mut self) -> Result<()> {
         fs::create_dir_all("/etc/containerd")?;
-        fs::write(CONTAINERD_CONFIG, containerd::config(self.lane, self.version))?;
+        let classes = classes::of_all_kinds(self.version);
+        fs::write(CONTAINERD_CONFIG, containerd::config(self.lane, self.version, &classes))?;
         classes::install(self.with_maitred.then(|| self.payload.join("maitred")).as_deref())?;
         self.containerd.start(Command::new("containerd").args(["--config", CONTAINERD_CONFIG]))?;
         let (cri, containerd) = (&self.cri, &mut self.containerd);

@@ -51,7 +51,7 @@ fn start(node: &mut Node) -> Result<f64> {
     let mark = node.containerd.mark();
     let begin = Instant::now();
     node.launch_maitred(&Settings::ENFORCE)?;
-    while !node.containerd.since(mark).contains("connected and synchronized") {
+    while !node.containerd.since(mark).contains(node.version.registered()) {
         node.maitred.check_alive()?;
         std::thread::sleep(Duration::from_millis(1));
     }
