@@ -38,7 +38,9 @@ impl Step {
         match rng.u32(..100) {
             0..5 if !up.is_empty() => Step::Maitred(meanwhile(rng, &up)),
             5..8 => Step::Containerd { dies: rng.choice(&up).copied().filter(|_| rng.bool()) },
-            8..28 if !up.is_empty() => Step::Stop { pod: pick(rng, &up), killed: rng.bool() },
+            8..28 if !up.is_empty() => {
+                Step::Stop { pod: pick(rng, &rather_pinned(life, &up)), killed: rng.bool() }
+            }
             28..37 if !up.is_empty() => Step::Update { pod: pick(rng, &up), widened: rng.bool() },
             37..46 if !life.waiting.is_empty() => Step::Retry(rng.usize(..life.waiting.len())),
             _ => turnover(life, rng, machine, &down),
@@ -72,6 +74,13 @@ fn turnover(life: &Life, rng: &mut Rng, machine: &Machine, down: &[usize]) -> St
 fn likely(life: &Life, rng: &mut Rng, machine: &Machine) -> Ask {
     let first = ask(rng, machine);
     if life.room(machine).fits(first) { first } else { ask(rng, machine) }
+}
+
+/// Those with CPUs of their own, where there are any: to lend CPUs and to have them back is what is easily got
+/// wrong.
+fn rather_pinned(life: &Life, places: &[usize]) -> Vec<usize> {
+    let pinned: Vec<usize> = places.iter().copied().filter(|place| life.tenants[*place].pinned()).collect();
+    if pinned.is_empty() { places.to_vec() } else { pinned }
 }
 
 fn pick(rng: &mut Rng, places: &[usize]) -> usize {
