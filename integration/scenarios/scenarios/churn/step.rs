@@ -38,7 +38,9 @@ impl Step {
         match rng.u32(..100) {
             0..5 if !up.is_empty() => Step::Maitred(meanwhile(rng, &up)),
             5..8 => Step::Containerd { dies: rng.choice(&up).copied().filter(|_| rng.bool()) },
-            8..28 if !up.is_empty() => Step::Stop { pod: pick(rng, &up), killed: rng.bool() },
+            8..28 if !up.is_empty() => {
+                Step::Stop { pod: pick(rng, &rather_pinned(life, &up)), killed: rng.bool() }
+            }
             28..37 if !up.is_empty() => Step::Update { pod: pick(rng, &up), widened: rng.bool() },
             37..46 if !life.waiting.is_empty() => Step::Retry(rng.usize(..life.waiting.len())),
             _ => turnover(life, rng, machine, &down),
@@ -61,17 +63,26 @@ fn turnover(life: &Life, rng: &mut Rng, machine: &Machine, down: &[usize]) -> St
     others.retain(|place| !restarts.contains(place));
     rng.shuffle(&mut others);
     let full = life.tenants.len() >= life.most_tenants;
-    let ends: Vec<usize> = others.into_iter().take(if full { 2 } else { rng.usize(..3).min(1) }).collect();
+    let ends: Vec<usize> = others.into_iter().take(if full { 2 } else { rng.usize(..3) / 2 }).collect();
     let idle = ends.is_empty() && restarts.is_empty();
     let count = if full { 0 } else { rng.usize(usize::from(idle)..3) };
     let makes = (0..count).map(|_| likely(life, rng, machine)).collect();
     Step::Turnover { ends, restarts, makes }
 }
 
-/// What fits no more is drawn a second time: else a full node would see little but refusals.
+/// What fits no more is drawn a second time: else a full node would see little but refusals. Not while a place is
+/// kept for a container that has ended: that it is kept only shows when somebody wants it.
 fn likely(life: &Life, rng: &mut Rng, machine: &Machine) -> Ask {
     let first = ask(rng, machine);
-    if life.room(machine).fits(first) { first } else { ask(rng, machine) }
+    let kept = life.tenants.iter().any(|tenant| !tenant.up);
+    if kept || life.room(machine).fits(first) { first } else { ask(rng, machine) }
+}
+
+/// Those with CPUs of their own, where there are any: to lend CPUs and to have them back is what is easily got
+/// wrong.
+fn rather_pinned(life: &Life, places: &[usize]) -> Vec<usize> {
+    let pinned: Vec<usize> = places.iter().copied().filter(|place| life.tenants[*place].pinned()).collect();
+    if pinned.is_empty() { places.to_vec() } else { pinned }
 }
 
 fn pick(rng: &mut Rng, places: &[usize]) -> usize {
