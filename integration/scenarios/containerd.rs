@@ -45,8 +45,8 @@ impl Version {
     }
 }
 
-/// The tables of the CRI plugin before the one that both versions have alike: the images' half, and what is on by default
-/// from 2.0 on.
+/// The CRI's table by its name, and the beginning of it, as far as the two versions say it differently: images, and CDI,
+/// which is on by default from 2.0 on.
 fn cri(version: Version) -> (&'static str, String) {
     if version.is_one() {
         let table = "io.containerd.grpc.v1.cri";
