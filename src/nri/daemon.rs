@@ -176,7 +176,7 @@ async fn once(registrar: &Registrar, fd: RawFd) -> Result<(), NriError> {
     let unusable = |source| NriError::Inherited { fd, source };
     let stream = inherited::socket(fd).and_then(UnixStream::from_std).map_err(unusable)?;
     notify::ready("launched by the runtime");
-    match registrar.attend(stream).await.why {
+    match registrar.attend_launched(stream).await.why {
         SessionError::Closed => Ok(()),
         why => Err(NriError::Session(why)),
     }
@@ -187,8 +187,12 @@ async fn once(registrar: &Registrar, fd: RawFd) -> Result<(), NriError> {
 async fn while_launched(registrar: &Registrar, fd: RawFd, path: &Path) -> Result<(), NriError> {
     let launcher = nix::unistd::getppid();
     let ended = once(registrar, fd).await;
-    if matches!(ended, Err(NriError::Inherited { .. })) {
-        return ended;
+    match &ended {
+        Err(NriError::Inherited { .. }) => return ended,
+        Err(NriError::Session(why @ SessionError::Untold)) => {
+            tracing::info!(reason = %why, "registering again")
+        }
+        _ => {}
     }
     // A runtime that ends closes its sockets a moment before it is gone.
     tokio::time::sleep(LAUNCHER_CHECK).await;

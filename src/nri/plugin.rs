@@ -19,6 +19,9 @@ use ttrpc::asynchronous::TtrpcContext;
 /// to be in the way of those who are let through meanwhile.
 const SYNCHRONIZE_AGAIN: Duration = Duration::from_secs(10);
 
+/// How long a runtime that launched us may take to tell of its containers. containerd 1.7 never does.
+const SYNCHRONIZE_FIRST: Duration = Duration::from_secs(3);
+
 /// The service of one registration.
 pub(super) struct Service {
     decider: Arc<Decider>,
@@ -38,6 +41,8 @@ struct Session {
     features: Features,
     name: String,
     gathering: Option<Gathering>,
+    /// Whether it has begun to tell of its containers.
+    told: bool,
     synchronized: bool,
     /// Why the configuration cannot be carried out here, if so.
     unusable: Option<String>,
@@ -63,11 +68,20 @@ impl Service {
             features: Features::default(),
             name: "the runtime".into(),
             gathering: None,
+            told: false,
             synchronized: false,
             unusable: None,
         };
         let (session, ended) = (Mutex::new(session), watch::Sender::new(false));
         Self { decider, deadline, can_return, fault, session, closing: Arc::default(), ended }
+    }
+
+    /// Comes back once the runtime should have told of its containers and has not.
+    pub async fn left_untold(&self) {
+        tokio::time::sleep(SYNCHRONIZE_FIRST).await;
+        if self.session().told {
+            std::future::pending().await
+        }
     }
 
     /// The connection is gone: nobody reads what is still being answered, so it must be taken back. ttrpc
@@ -151,6 +165,7 @@ impl Service {
     /// Adds one message's share; the whole once it is complete.
     fn gather(&self, request: proto::SynchronizeRequest) -> Option<Gathering> {
         let mut session = self.session();
+        session.told = true;
         let mut gathering = session.gathering.take().unwrap_or_else(|| Gathering {
             pods: Vec::new(),
             containers: Vec::new(),

@@ -52,6 +52,9 @@ pub enum SessionError {
     /// We ended it ourselves, to register again.
     #[error("closed to register again")]
     Again,
+    /// We ended it ourselves: without the containers that run there is no ledger.
+    #[error("the runtime that launched us does not tell which containers run")]
+    Untold,
 }
 
 /// How a connection went.
@@ -65,9 +68,19 @@ pub(super) struct End {
 impl Registrar {
     /// Serves one connection until it ends. Dropping the future ends it too.
     pub async fn attend(&self, stream: UnixStream) -> End {
+        self.attend_as(stream, false).await
+    }
+
+    /// `attend` with the connection of a runtime that launched us. One that does not tell of its containers there does
+    /// so to a plugin that comes by its socket: that connection is left.
+    pub async fn attend_launched(&self, stream: UnixStream) -> End {
+        self.attend_as(stream, self.can_return).await
+    }
+
+    async fn attend_as(&self, stream: UnixStream, may_leave: bool) -> End {
         let decider = Arc::clone(&self.decider);
         let service = Arc::new(Service::new(decider, self.deadline, self.can_return, self.fault));
-        let why = self.converse(stream, &service).await.err().unwrap_or(SessionError::Closed);
+        let why = self.converse(stream, &service, may_leave).await.err().unwrap_or(SessionError::Closed);
         // The runtime closes after our answer, which only its own log has.
         let why = service.unusable().map_or(why, SessionError::Unusable);
         service.end();
@@ -77,7 +90,12 @@ impl Registrar {
         End { synchronized: service.synchronized(), why }
     }
 
-    async fn converse(&self, stream: UnixStream, service: &Arc<Service>) -> Result<(), SessionError> {
+    async fn converse(
+        &self,
+        stream: UnixStream,
+        service: &Arc<Service>,
+        may_leave: bool,
+    ) -> Result<(), SessionError> {
         let (near, carry) = mux::open(stream);
         let mut carry = std::pin::pin!(carry);
         // Serve first: Configure may come before RegisterPlugin has returned. The server ends with this scope.
@@ -91,6 +109,7 @@ impl Registrar {
         tokio::select! {
             end = &mut carry => Ok(end?),
             () = closing.notified() => Err(SessionError::Again),
+            () = service.left_untold(), if may_leave => Err(SessionError::Untold),
         }
     }
 

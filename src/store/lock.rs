@@ -5,6 +5,12 @@ use super::{Store, StoreError, file};
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a daemon that was told to end may take. containerd waits five seconds for a plugin that it launched.
+const END: Duration = Duration::from_secs(3);
+const BETWEEN: Duration = Duration::from_millis(10);
 
 /// Held for the life of a daemon. The kernel frees it when the process ends, however it ends.
 #[derive(Debug)]
@@ -33,6 +39,28 @@ impl Store {
         Ok(DaemonLock { file })
     }
 
+    /// Takes the daemon's lock, from a daemon that has it if need be: that one is told to end.
+    ///
+    /// # Errors
+    /// [`StoreError::Held`] where it does not end.
+    pub fn take_over_daemon(&self) -> Result<DaemonLock, StoreError> {
+        let begin = Instant::now();
+        let mut told = None;
+        loop {
+            match self.lock_daemon() {
+                Err(StoreError::Held { pid, .. }) if begin.elapsed() < END => {
+                    // Once each: somebody may start it again at once.
+                    if let Some(pid) = pid.filter(|pid| told != Some(*pid)) {
+                        tell_to_end(pid);
+                        told = Some(pid);
+                    }
+                    sleep(BETWEEN);
+                }
+                taken => return taken,
+            }
+        }
+    }
+
     /// The daemon that wrote itself into the lock file last; it may have ended since.
     #[must_use]
     pub fn daemon_pid(&self) -> Option<u32> {
@@ -41,6 +69,17 @@ impl Store {
 
     pub(super) fn daemon_lock_path(&self) -> PathBuf {
         self.dir.join("daemon.lock")
+    }
+}
+
+/// Whoever holds the lock lives, so that its number is nobody else's.
+fn tell_to_end(pid: u32) {
+    tracing::warn!(pid, "another maitred runs: it is told to end");
+    let target = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
+    if let Some(error) =
+        target.ok().and_then(|pid| nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).err())
+    {
+        tracing::warn!(pid, %error, "it cannot be told");
     }
 }
 
@@ -73,6 +112,27 @@ mod tests {
         assert!(error.to_string().contains(&format!("(pid {})", std::process::id())));
         drop(held);
         store.lock_daemon().unwrap();
+    }
+
+    #[test]
+    fn it_is_taken_over_from_one_that_can_be_told_to_end() {
+        let (_run, store) = scratch();
+        let script = "exec 9<>\"$0\"; flock 9; echo $$ >\"$0\"; exec sleep 60";
+        let mut holder = std::process::Command::new("sh")
+            .args(["-c", script])
+            .arg(store.daemon_lock_path())
+            .spawn()
+            .unwrap();
+        while store.daemon_pid() != Some(holder.id()) {
+            sleep(BETWEEN);
+        }
+        store.lock_daemon().unwrap_err();
+
+        let taken = store.take_over_daemon();
+
+        let ended = holder.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15));
+        drop(taken.unwrap());
     }
 
     #[test]

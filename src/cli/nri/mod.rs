@@ -62,7 +62,10 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         "starting"
     );
     let store = open_store(&args.store)?;
-    let lock = store.as_ref().map(Store::lock_daemon).transpose()?;
+    let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
+    // The one that containerd launches stays: containerd 1.7 does not start where a plugin of its own ends at once.
+    let take = if inherited.is_some() { Store::take_over_daemon } else { Store::lock_daemon };
+    let lock = store.as_ref().map(take).transpose()?;
     // Before the first thread: capabilities belong to threads.
     privileges::keep_only(privileges::DAEMON)?;
     let start = |source| nri::NriError::Start { what: "the log's thread", source };
@@ -79,7 +82,6 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
         .map_err(|source| nri::NriError::Start { what: "the journal's thread", source })?;
     let mut node = Node::new(root, config, !host_cgroups.is_v2())?;
     node.launcher = launcher(&args.store);
-    let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
     let options = Options {
         name: args.name.clone(),
         index: args.index.clone(),
