@@ -14,7 +14,12 @@ if [ -d /run/systemd/system ] && systemctl --quiet is-active maitred.service; th
         echo "maitred: what has changed of its unit counts after: systemctl daemon-reload" >&2
         echo "maitred: (not while GPU containers of NVIDIA's legacy mode run with the systemd cgroup driver)" >&2
     fi
-elif [ "$1" = 1 ]; then
+elif [ "$1" != 1 ]; then
+    # Not ours to start anew: a plugin of containerd's.
+    case $(readlink "/proc/$(cat /run/maitred/daemon.lock 2>/dev/null)/exe") in
+    *"/maitred (deleted)") echo "maitred: the one that containerd launched is still the old version, until containerd is started anew" >&2 ;;
+    esac
+else
     echo "maitred: installed in audit mode and not started; see /etc/maitred/config.toml, then:" >&2
     echo "maitred:   systemctl enable --no-reload maitred && systemctl start maitred" >&2
 fi

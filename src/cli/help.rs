@@ -74,6 +74,8 @@ Exit status:
       Bad usage or configuration
   3
       The system failed
+  4
+      It made room for one that containerd has launched; the packaged unit does not start it again then
 ";
 
 /// Of `maitred hook`.

@@ -79,6 +79,8 @@ pub enum Exit {
     Fine,
     /// It works, and the answer is no.
     Negative,
+    /// A daemon has ended for another one, and must not be started again: the unit knows this status.
+    MadeRoom,
 }
 
 impl Exit {
@@ -88,6 +90,7 @@ impl Exit {
         match self {
             Self::Fine => 0,
             Self::Negative => 1,
+            Self::MadeRoom => 4,
         }
     }
 }

@@ -39,6 +39,19 @@ pub enum Value {
     List(Vec<String>),
 }
 
+/// A table that is another version's: containerd passes over what stands in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedOver {
+    /// The plugin that it names.
+    pub table: String,
+    /// The plugin that reads such keys in a file of this version.
+    pub belongs: &'static str,
+    /// The version of the file.
+    pub version: u32,
+    /// The first line of it that belongs there.
+    pub place: Place,
+}
+
 /// containerd's configuration.
 #[derive(Debug, Default)]
 pub struct Containerd {
@@ -53,8 +66,8 @@ pub struct Containerd {
     /// What it imports, as it is written.
     pub imports: Vec<Said<String>>,
     values: BTreeMap<Vec<String>, Said<Value>>,
-    /// The tables it passes over, as they are of the other version's configuration, by the first line that is in each.
-    pub passed_over: Vec<Said<String>>,
+    /// The tables it passes over.
+    pub passed_over: Vec<PassedOver>,
     /// Files that could not be read or understood, and imports of files that are absent. It does not start with these.
     pub unread: Vec<DiscoverError>,
 }
@@ -143,7 +156,7 @@ impl Containerd {
     fn merge(&mut self, values: Vec<(Vec<String>, Said<Value>)>, version: u32, whole_tables: bool) {
         let is_read = |(key, _): &(Vec<String>, _)| reads(key, version, whole_tables);
         let (values, rest): (Vec<_>, Vec<_>) = values.into_iter().partition(is_read);
-        self.pass_over(rest);
+        self.pass_over(rest, version);
         let values: Vec<_> = values.into_iter().map(|(key, said)| (modern(key, version), said)).collect();
         if whole_tables {
             let plugin = |key: &[String]| (key.len() > 2 && key[0] == "plugins").then(|| key[1].clone());
@@ -161,12 +174,20 @@ impl Containerd {
         }
     }
 
-    fn pass_over(&mut self, values: Vec<(Vec<String>, Said<Value>)>) {
+    fn pass_over(&mut self, values: Vec<(Vec<String>, Said<Value>)>, version: u32) {
         for (key, Said { place, .. }) in values {
-            let same = |one: &&mut Said<String>| (&one.value, &one.place.file) == (&key[1], &place.file);
+            let belongs = match key[1] == OLD_CRI {
+                true if IMAGE_KEYS.contains(&key[2].as_str()) => IMAGES,
+                true => CRI,
+                false => OLD_CRI,
+            };
+            let found = PassedOver { table: key[1].clone(), belongs, version, place };
+            let same = |one: &&mut PassedOver| {
+                (&one.table, one.belongs, &one.place.file) == (&found.table, belongs, &found.place.file)
+            };
             match self.passed_over.iter_mut().find(same) {
-                Some(known) => known.place.line = known.place.line.min(place.line),
-                None => self.passed_over.push(Said { value: key[1].clone(), place }),
+                Some(known) => known.place.line = known.place.line.min(found.place.line),
+                None => self.passed_over.push(found),
             }
         }
     }
@@ -256,6 +277,17 @@ impl Said<Value> {
         }
     }
 }
+
+/// Of the CRI's old table what version 3 has in that of the images (containerd's `docs/cri/config.md`).
+const IMAGE_KEYS: [&str; 7] = [
+    "registry",
+    "image_decryption",
+    "max_concurrent_downloads",
+    "image_pull_progress_timeout",
+    "image_pull_with_sync_fs",
+    "stats_collect_period",
+    "sandbox_image",
+];
 
 /// What version 3 has left of the CRI's old table.
 const STREAMING: [&str; 6] = [

@@ -7,6 +7,8 @@ use super::inherited;
 use super::notify;
 use super::session::{End, Registrar, SessionError};
 use super::watchdog;
+use nix::sys::signal::Signal;
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::os::fd::RawFd;
@@ -22,6 +24,8 @@ pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 pub const DEFAULT_INDEX: &str = "90";
 /// What we register as.
 pub const DEFAULT_NAME: &str = "maitred";
+/// The signal by which a daemon that a runtime has launched has another one end, and not be started again.
+pub const MAKE_ROOM: Signal = Signal::SIGUSR1;
 /// How often a plugin whose connection was closed looks whether its runtime still lives.
 const LAUNCHER_CHECK: Duration = Duration::from_millis(500);
 /// Between two registrations of which none led to a ledger; the socket itself is tried more often.
@@ -114,24 +118,42 @@ impl Transport {
     }
 }
 
-/// Runs the daemon until SIGTERM or SIGINT; a pre-launched one also ends with the runtime that launched it.
+/// Why a daemon has ended, where nothing was wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It was told to, or went with the runtime that launched it.
+    Stopped,
+    /// Another one takes its place, which a runtime has launched.
+    MadeRoom,
+}
+
+/// Runs the daemon until SIGTERM, SIGINT or [`MAKE_ROOM`]; a pre-launched one also ends with the
+/// runtime that launched it.
 ///
 /// # Errors
 /// It could not start, or the one connection of a pre-launched plugin broke.
-pub fn run(options: &Options, handler: impl Handler) -> Result<(), NriError> {
+pub fn run(options: &Options, handler: impl Handler) -> Result<Ending, NriError> {
     let start = |what| move |source| NriError::Start { what, source };
     let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let reactor = reactor.map_err(start("the reactor"))?;
     let result = reactor.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(start("the signal handlers"))?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(start("the signal handlers"))?;
-        let stop = async move {
+        let hear = |kind| signal(kind).map_err(start("the signal handlers"));
+        let mut terminate = hear(SignalKind::terminate())?;
+        let mut interrupt = hear(SignalKind::interrupt())?;
+        let mut make_room = hear(SignalKind::from_raw(MAKE_ROOM as i32))?;
+        let ending = Cell::new(Ending::Stopped);
+        let stop = async {
             tokio::select! {
                 _ = terminate.recv() => tracing::info!("SIGTERM: ending"),
                 _ = interrupt.recv() => tracing::info!("SIGINT: ending"),
+                _ = make_room.recv() => {
+                    tracing::warn!("ending: a runtime has launched another maitred, which takes over");
+                    ending.set(Ending::MadeRoom);
+                }
             }
         };
-        serve(options, handler, stop).await
+        serve(options, handler, stop).await?;
+        Ok(ending.get())
     });
     notify::stopping();
     result

@@ -32,8 +32,8 @@ mod witness;
 
 pub use allotted::Allotments;
 pub use daemon::{
-    DEFAULT_INDEX, DEFAULT_NAME, DEFAULT_SOCKET, NriError, Options, Transport, plugin_index, plugin_name,
-    run, serve,
+    DEFAULT_INDEX, DEFAULT_NAME, DEFAULT_SOCKET, Ending, MAKE_ROOM, NriError, Options, Transport,
+    plugin_index, plugin_name, run, serve,
 };
 pub use decider::{Fallback, Handler, Poster, Rest};
 pub use devices::Devices;

@@ -2,9 +2,13 @@
 
 use super::error::io;
 use super::{Store, StoreError, file};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use procfs_core::{FromBufRead, LockType, Locks};
 use std::fs::{File, TryLockError};
-use std::io::{Read, Seek, Write};
-use std::path::PathBuf;
+use std::io::{BufReader, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -39,20 +43,20 @@ impl Store {
         Ok(DaemonLock { file })
     }
 
-    /// Takes the daemon's lock, from a daemon that has it if need be: that one is told to end.
+    /// Takes the daemon's lock, from a daemon that has it if need be: that one is told to end, by a signal.
     ///
     /// # Errors
     /// [`StoreError::Held`] where it does not end.
-    pub fn take_over_daemon(&self) -> Result<DaemonLock, StoreError> {
+    pub fn take_over_daemon(&self, signal: Signal) -> Result<DaemonLock, StoreError> {
         let begin = Instant::now();
         let mut told = None;
         loop {
             match self.lock_daemon() {
-                Err(StoreError::Held { pid, .. }) if begin.elapsed() < END => {
+                Err(StoreError::Held { path, .. }) if begin.elapsed() < END => {
                     // Once each: somebody may start it again at once.
-                    if let Some(pid) = pid.filter(|pid| told != Some(*pid)) {
-                        tell_to_end(pid);
-                        told = Some(pid);
+                    if let Some(holder) = holder(&path).filter(|holder| told != Some(*holder)) {
+                        tell_to_end(holder, signal);
+                        told = Some(holder);
                     }
                     sleep(BETWEEN);
                 }
@@ -72,14 +76,23 @@ impl Store {
     }
 }
 
-/// Whoever holds the lock lives, so that its number is nobody else's.
-fn tell_to_end(pid: u32) {
-    tracing::warn!(pid, "another maitred runs: it is told to end");
-    let target = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
-    if let Some(error) =
-        target.ok().and_then(|pid| nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).err())
-    {
-        tracing::warn!(pid, %error, "it cannot be told");
+/// Who holds the lock, as the kernel has it. The number in the file may be that of one before, and be somebody else's by
+/// now.
+fn holder(path: &Path) -> Option<Pid> {
+    let file = path.metadata().ok()?;
+    let (major, minor) = (nix::sys::stat::major(file.dev()), nix::sys::stat::minor(file.dev()));
+    let locks = Locks::from_buf_read(BufReader::new(File::open("/proc/locks").ok()?)).ok()?;
+    let lock = locks.0.into_iter().find(|lock| {
+        let place = (u64::from(lock.devmaj), u64::from(lock.devmin), lock.inode);
+        lock.lock_type == LockType::FLock && place == (major, minor, file.ino())
+    })?;
+    lock.pid.filter(|pid| *pid > 0).map(Pid::from_raw)
+}
+
+fn tell_to_end(holder: Pid, signal: Signal) {
+    tracing::warn!(pid = holder.as_raw(), "another maitred runs: it is told to end");
+    if let Err(error) = kill(holder, signal) {
+        tracing::warn!(pid = holder.as_raw(), %error, "it cannot be told");
     }
 }
 
@@ -117,21 +130,22 @@ mod tests {
     #[test]
     fn it_is_taken_over_from_one_that_can_be_told_to_end() {
         let (_run, store) = scratch();
-        let script = "exec 9<>\"$0\"; flock 9; echo $$ >\"$0\"; exec sleep 60";
+        // What it wrote there is not its own number.
+        let script = "exec 9<>\"$0\"; flock 9; echo 1 >\"$0\"; exec sleep 60";
         let mut holder = std::process::Command::new("sh")
             .args(["-c", script])
             .arg(store.daemon_lock_path())
             .spawn()
             .unwrap();
-        while store.daemon_pid() != Some(holder.id()) {
+        while store.daemon_pid() != Some(1) {
             sleep(BETWEEN);
         }
         store.lock_daemon().unwrap_err();
 
-        let taken = store.take_over_daemon();
+        let taken = store.take_over_daemon(Signal::SIGUSR1);
 
         let ended = holder.wait().unwrap();
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15));
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(Signal::SIGUSR1 as i32));
         drop(taken.unwrap());
     }
 

@@ -95,6 +95,8 @@ fn the_unit_grants_what_the_daemon_keeps_and_what_it_needs_to_give_up_the_rest()
     let kept = maitred::host::privileges::DAEMON.iter().map(ToString::to_string);
     let expected: BTreeSet<String> = kept.chain(["CAP_SETPCAP".to_owned()]).collect();
     assert_eq!(granted.split(' ').map(str::to_owned).collect::<BTreeSet<_>>(), expected);
+    // What a daemon ends with that makes room for one of containerd's: tests/suite/nri/process.rs.
+    assert!(unit.contains("\nSuccessExitStatus=4 SIGUSR1\nRestartPreventExitStatus=4 SIGUSR1\n"));
     for line in ["Type=notify", "Restart=always", "StartLimitIntervalSec=0", "NoNewPrivileges=yes"] {
         assert!(unit.lines().any(|found| found == line), "{line}");
     }
@@ -154,18 +156,77 @@ fn what_leads_to_maitred_is_found_wherever_it_stands() {
     }
 }
 
+/// Other directories than the usual ones, files that are named by others, and a link to the link.
 #[test]
-fn a_container_of_podman_behind_the_wrapper_is_found() {
+fn what_leads_to_maitred_is_found_where_the_owners_files_say() {
+    let class = read("hooks/containerd/runtime-class.toml");
+    let rke2 = "node-label: [a=b]\ndata-dir: \"/data/rke2\" # the large disk\n";
+    let main = |line: &str| format!("version = 3\n{line}\n");
+    let cases: [(&str, &str, &str, &str); 6] = [
+        ("etc/rancher/rke2/config.yaml", rke2, "data/rke2/agent/etc/containerd/config-v3.toml.tmpl", &class),
+        (
+            "etc/rancher/k3s/config.yaml.d/1.yaml",
+            "data-dir: /k\n",
+            "k/agent/etc/containerd/config.toml",
+            &class,
+        ),
+        (
+            "etc/containerd/config.toml",
+            &main("imports = [\"/srv/conf.d/*.toml\"]"),
+            "srv/conf.d/1.toml",
+            &class,
+        ),
+        (
+            "etc/containerd/config.toml",
+            &main("[x.runtimes.m]\nbase_runtime_spec = '/srv/base.json'"),
+            "srv/base.json",
+            r#"{"hooks":{"createRuntime":[{"path":"/usr/bin/maitred"}]}}"#,
+        ),
+        (
+            "etc/containerd/config.toml",
+            &main("[plugins.'io.containerd.nri.v1.nri']\nplugin_path = '/srv/plugins' # ours"),
+            "srv/plugins/10-seats",
+            "-> /usr/bin/maitred",
+        ),
+        (
+            "etc/crio/crio.conf",
+            "",
+            "etc/crio/crio.conf.d/x.conf.bak",
+            "runtime_path = \"/usr/bin/maitred-runtime\"\n",
+        ),
+    ];
+    for (named, text, path, there) in cases {
+        let found = in_use(&[(named, text), (path, there)]);
+        let said = String::from_utf8(found.stdout).unwrap();
+        assert!(found.status.code() == Some(1) && said.lines().count() == 1, "{path}: {said}");
+        assert!(said.contains(path), "{path}: {said}");
+    }
+    let twice = [("opt/nri/plugins/10-a", "-> ../../../srv/b"), ("srv/b", "-> /usr/bin/maitred")];
+    assert!(String::from_utf8(in_use(&twice).stdout).unwrap().contains("opt/nri/plugins/10-a: a plugin"));
+}
+
+#[test]
+fn a_container_of_podman_behind_the_wrapper_is_found_and_none_that_calls_itself_so() {
     let arguments = "/usr/bin/conmon\0-c\0c1\0-r\0/usr/local/sbin/maitred-runtime\0-b\0/x\0";
-    let found = in_use(&[("proc/7/cmdline", arguments), ("proc/7/comm", "conmon\n")]);
-    let said = String::from_utf8(found.stdout).unwrap();
-    assert!(found.status.code() == Some(1) && said.contains("proc/7: a container"), "{said}");
+    let conmon =
+        [("proc/7/cmdline", arguments), ("proc/7/comm", "conmon\n"), ("proc/self/ns/pid", "-> pid:[1]")];
+    let with = |namespace, cgroup| {
+        let more = [("proc/7/ns/pid", namespace), ("proc/7/cgroup", cgroup)];
+        String::from_utf8(in_use(&[&conmon[..], &more].concat()).stdout).unwrap()
+    };
+    let said = with("-> pid:[1]", "0::/machine.slice/libpod-conmon-c1.scope\n");
+    assert!(said.contains("proc/7: a container"), "{said}");
+    assert_eq!(with("-> pid:[2]", "0::/machine.slice/c1.scope\n"), "");
+    assert_eq!(with("-> pid:[1]", "0::/kubepods.slice/kubepods-pod1.slice/c1\n"), "", "a pod with hostPID");
 }
 
 #[test]
 fn what_only_mentions_it_is_no_use() {
     let others: [(&str, &str); 9] = [
-        ("etc/containerd/config.toml", "version = 3\n  # BinaryName = \"/usr/bin/maitred-runtime\"\n"),
+        (
+            "etc/containerd/config.toml",
+            "version = 3\n  # BinaryName = \"/usr/bin/maitred-runtime\"\nx = 1 # was \"/usr/bin/maitred-runtime\"\n",
+        ),
         ("etc/containers/oci/hooks.d/maitred.json.rpmsave", "/usr/bin/maitred "),
         ("etc/docker/daemon.json", "{}"),
         ("etc/containers/oci/hooks.d/other.json", r#"{"hook":{"path":"/usr/bin/maitredish"}}"#),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub const ALL: &[Check] = &[
     Check { name: "it tells the watchdog that it lives, and costs nothing in a minute", run: lives },
-    Check { name: "hanging, it is killed by the watchdog and comes back", run: hangs },
+    Check { name: "stopped as a whole, it is killed by the watchdog and comes back", run: hangs },
     Check { name: "killed, it comes back", run: killed },
     Check { name: "told to end by a signal, it comes back all the same", run: ended },
     Check { name: "containerd restarted: it registers again", run: containerd_restarted },

@@ -1,6 +1,6 @@
 //! The other way: containerd launches it by a link among its plugins. Never both.
 
-use super::host::Host;
+use super::host::{Host, NEWER, THIS};
 use super::{Check, containerd, daemon, systemd};
 use crate::expect::{self, expected};
 use crate::node::PLUGINS;
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 pub const ALL: &[Check] = &[
     Check { name: "one that containerd launches takes the place of the unit that runs", run: late_link },
     Check { name: "with the link the unit does not start, containerd's is the only one", run: linked },
+    Check { name: "an upgrade tells that containerd's own is the old one", run: upgraded },
     Check { name: "the second to come finds the lock", run: second },
     Check { name: "and back to the unit", run: unlinked },
 ];
@@ -27,7 +28,11 @@ fn late_link(host: &mut Host) -> Result<String> {
     fs::create_dir_all(PLUGINS)?;
     symlink(daemon::BINARY, link()).context("linking the plugin")?;
     host.restart_containerd()?;
-    launched(host)
+    launched(host)?;
+    // By this systemd knows not to start it again, and calls it no failure.
+    expect::same("ExecMainStatus", &"4".to_owned(), &systemd::property("ExecMainStatus")?)?;
+    expect::same("Result", &"success".to_owned(), &systemd::property("Result")?)?;
+    Ok(String::new())
 }
 
 /// As the README has it: the unit stopped and disabled, containerd restarted.
@@ -35,23 +40,35 @@ fn linked(host: &mut Host) -> Result<String> {
     systemd::done("systemctl", &["disable", "--now", "--no-reload", systemd::UNIT])?;
     systemd::done("systemctl", &["start", systemd::UNIT])?;
     host.restart_containerd()?;
-    launched(host)
+    launched(host)?;
+    expect::same("ConditionResult", &"no".to_owned(), &systemd::property("ConditionResult")?)?;
+    Ok(String::new())
 }
 
-/// containerd's child is registered and the only one; systemd knows why it started none.
-fn launched(host: &mut Host) -> Result<String> {
+/// What runs stays the old one until containerd is started anew, which is the owner's to do.
+fn upgraded(host: &mut Host) -> Result<String> {
+    let all = daemon::all()?;
+    for which in [NEWER, THIS] {
+        let said = host.install(which)?;
+        expected!(said.contains("is still the old version"), "it does not say which one runs: {said}");
+        expect::same("processes", &all, &daemon::all()?)?;
+    }
+    host.tenants.newcomer(&host.node)?;
+    Ok(String::new())
+}
+
+/// containerd's child is registered and the only one.
+fn launched(host: &mut Host) -> Result<()> {
     daemon::registered(host.patience(), 1)?;
     wait::until_seen(host.patience(), "the unit stays away", || {
         let state = systemd::property("ActiveState")?;
         Ok((state != "inactive").then_some(state))
     })?;
-    expect::same("ConditionResult", &"no".to_owned(), &systemd::property("ConditionResult")?)?;
     let all = daemon::all()?;
     expected!(all.len() == 1, "maitred runs as {all:?}");
     let parent = daemon::status(all[0], "PPid")?;
     expect::same("its parent", &host.containerd().to_string(), &parent)?;
-    host.tenants.newcomer(&host.node)?;
-    Ok(String::new())
+    host.tenants.newcomer(&host.node)
 }
 
 fn second(host: &mut Host) -> Result<String> {

@@ -11,9 +11,9 @@ use super::{Lanes, Scenario, usual};
 use crate::expect::{self, Unmet};
 use crate::node::Node;
 use crate::options::Lane;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
-use life::{Life, Tenant};
+use life::{Life, Tally, Tenant};
 use room::{Ask, Class, Room};
 use step::Step;
 
@@ -38,7 +38,11 @@ fn churn(node: &mut Node) -> Result<()> {
     lived.with_context(|| {
         let tenants: Vec<String> = life.tenants.iter().map(Tenant::to_string).collect();
         format!("seed {seed}, after\n{}\nwith\n{}", story.join("\n"), tenants.join("\n"))
-    })
+    })?;
+    let Tally { refused, ended, restarted, updated, outages, .. } = life.tally;
+    let full = [refused, ended, restarted, updated, outages].iter().all(|count| *count > 0);
+    ensure!(full || steps < short(Lane::Native), "seed {seed} is a life without incident: take another");
+    Ok(())
 }
 
 fn live(node: &mut Node, life: &mut Life, story: &mut Vec<String>, mut rng: Rng, steps: usize) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::Check;
 use super::facts::Facts;
 use super::finding::Finding;
-use crate::discover::containerd::{CRI, OLD_CRI};
+use crate::discover::containerd::{CRI, PassedOver};
 use crate::discover::{Place, Said};
 
 pub(super) const CHECKS: &[Check] = &[tables, cdi];
@@ -14,14 +14,14 @@ const SPECS: [&str; 3] = ["etc/cdi", "var/run/cdi", "run/cdi"];
 /// Snippets for version 3 in a file of version 2, and the other way round.
 fn tables(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "containerd.tables";
-    let passed_over = facts.containerd.passed_over.iter().map(|Said { value, place }| {
+    let passed_over = facts.containerd.passed_over.iter().map(|PassedOver { table, belongs, version, place }| {
         let title = "containerd passes over a table of its configuration, which is another version's: what stands in it \
                      does not count";
-        let finding = Finding::warning(CHECK, title).seen(place, format!("[plugins.{value:?}]"));
-        let finding =
-            finding.seen_in(&facts.containerd.main, format!("version = {}", facts.containerd.version));
-        let wanted = if value == OLD_CRI { CRI } else { OLD_CRI };
-        finding.fix(format!("in {}: [plugins.{wanted:?}] in its place, then restart containerd", place.file))
+        let finding = Finding::warning(CHECK, title).seen(place, format!("[plugins.{table:?}]"));
+        finding.seen_in(&place.file, format!("version = {version}")).fix(format!(
+            "in {}: [plugins.{belongs:?}] in its place, then restart containerd",
+            place.file
+        ))
     });
     passed_over.collect()
 }

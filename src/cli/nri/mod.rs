@@ -64,7 +64,10 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let store = open_store(&args.store)?;
     let inherited = std::env::var("NRI_PLUGIN_SOCKET").ok();
     // The one that containerd launches stays: containerd 1.7 does not start where a plugin of its own ends at once.
-    let take = if inherited.is_some() { Store::take_over_daemon } else { Store::lock_daemon };
+    let take = |store: &Store| match inherited {
+        Some(_) => store.take_over_daemon(nri::MAKE_ROOM),
+        None => store.lock_daemon(),
+    };
     let lock = store.as_ref().map(take).transpose()?;
     // Before the first thread: capabilities belong to threads.
     privileges::keep_only(privileges::DAEMON)?;
@@ -97,9 +100,12 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     };
     let prepare = move |host: &nri::Host| node.prepare(host);
     let seating = Seating::new(prepare, around, move || is_off(store.as_ref()));
-    nri::run(&options, seating)?;
+    let ending = nri::run(&options, seating)?;
     drop(lock);
-    Ok(Exit::Fine)
+    Ok(match ending {
+        nri::Ending::Stopped => Exit::Fine,
+        nri::Ending::MadeRoom => Exit::MadeRoom,
+    })
 }
 
 /// How long a decision waits for the kubelet's podresources: a fraction of a millisecond is usual. Where the deadline

@@ -82,17 +82,23 @@ fn tables_of_the_other_version_are_passed_over() {
     let hidden = "disable_hugetlb_controller = false";
     let old = format!("version = 2\n{}", table(CRI, hidden));
     let told = |config: &Containerd| -> Vec<String> {
-        config.passed_over.iter().map(|said| format!("{} {}", said.place, said.value)).collect()
+        config
+            .passed_over
+            .iter()
+            .map(|said| format!("{} {} {}", said.place, said.table, said.belongs))
+            .collect()
     };
     let first = read(&[(MAIN, &old)], true);
-    assert_eq!((hugetlb(&first), told(&first)), (None, vec![format!("/{MAIN}:3 {CRI}")]));
+    assert_eq!((hugetlb(&first), told(&first)), (None, vec![format!("/{MAIN}:3 {CRI} {OLD_CRI}")]));
     let second = read(&[(MAIN, &old)], false);
     assert_eq!((hugetlb(&second).is_some(), told(&second)), (true, vec![]), "containerd 2 takes them");
 
     let options = "[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.maitred]\nruntime_type = 'x'\n";
     let new = format!("version = 3\n{}{options}", table(OLD_CRI, "stream_server_port = '0'"));
     let third = read(&[(MAIN, &new)], false);
-    assert_eq!((third.runtimes().count(), told(&third)), (0, vec![format!("/{MAIN}:5 {OLD_CRI}")]));
+    assert_eq!((third.runtimes().count(), told(&third)), (0, vec![format!("/{MAIN}:5 {OLD_CRI} {CRI}")]));
+    let mirrors = format!("version = 3\n{}", table(&format!("{OLD_CRI}'.'registry"), "config_path = '/x'"));
+    assert_eq!(told(&read(&[(MAIN, &mirrors)], false)), [format!("/{MAIN}:3 {OLD_CRI} {IMAGES}")]);
     let fine = read(&[(MAIN, &new.replace(options, ""))], false);
     assert_eq!(told(&fine), Vec::<String>::new(), "streams are still there");
 }

@@ -101,6 +101,26 @@ async fn many_are_answered(runtime: &FakeRuntime, count: usize) {
     }
 }
 
+/// A link among containerd's plugins that is made while the unit runs. By its status the unit knows that it is not to start
+/// it again.
+#[test]
+fn one_that_a_runtime_has_launched_takes_the_place_of_another() {
+    runtime_side(async {
+        let node = Node::new("info");
+        let mut first = node.start(Stdio::null());
+        node.registered(vec![], vec![]).await;
+        let (theirs, ours) = std::os::unix::net::UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let mut command = node.command(&["sh", "-c", "exec \"$@\" 3<&0", "sh"]);
+        command.env("NRI_PLUGIN_SOCKET", "3").stdin(Stdio::from(std::os::fd::OwnedFd::from(ours)));
+        let mut second = Daemon(command.stderr(Stdio::null()).spawn().unwrap());
+        let runtime = FakeRuntime::over(tokio::net::UnixStream::from_std(theirs).unwrap()).await;
+        assert_eq!(first.0.wait().unwrap().code(), Some(4));
+        runtime.configure("v2.1.9").await.unwrap();
+        assert!(second.0.try_wait().unwrap().is_none());
+    });
+}
+
 #[test]
 fn who_does_not_read_the_log_holds_up_no_answer() {
     runtime_side(async {
