@@ -30,7 +30,7 @@ initramfs() {
 disk() {
     local root=$cache/$1 image=$guest/$1.img
     install "$integration"/guest/lane-{init,run} "$root/sbin/"
-    if [ -d "$root/etc/systemd/system" ]; then
+    if [ -x "$root/lib/systemd/systemd" ]; then
         install -m 644 "$integration/guest/lane.service" "$root/etc/systemd/system/"
         mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
         ln -sf ../lane.service "$root/etc/systemd/system/multi-user.target.wants/"
