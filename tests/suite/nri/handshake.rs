@@ -127,47 +127,41 @@ fn a_launched_plugin_takes_its_configuration_and_ends_with_its_socket() {
     });
 }
 
-/// containerd 1.7 tells a plugin of its own nothing of what runs: it is left for the socket, where every plugin is told.
-#[test]
-fn a_launched_plugin_that_is_told_nothing_comes_by_the_socket() {
+/// What a plugin is asked that a runtime of this version has launched and that then comes by the socket, with a container
+/// made there: told what runs and closed, or told nothing and left alone.
+fn asked_by_launcher_and_socket(version: &str, told: bool) -> Vec<String> {
     runtime_side(async {
         let handler = Scripted::idle();
         let seen = handler.seen.clone();
         let place = Place::new();
         let listener = place.listen();
         let (stream, _daemon) = launched_with(handler, Some(place.path.clone()));
-        let runtime = FakeRuntime::over(stream).await;
-        runtime.configure("v1.7.24").await.unwrap();
-
+        let mut runtime = Some(FakeRuntime::over(stream).await);
+        let launcher = runtime.as_ref().unwrap();
+        launcher.configure(version).await.unwrap();
+        if told {
+            launcher.synchronize_nothing().await;
+            runtime = None;
+        }
         let accepted = tokio::time::timeout(std::time::Duration::from_secs(30), listener.accept()).await;
         let again = FakeRuntime::welcome(accepted.unwrap().unwrap().0).await;
         again.create_id("c1").await.unwrap();
-
-        assert_eq!(seen.events(), ["synchronize 0 0", "create c1"]);
         drop(runtime);
-    });
+        seen.events()
+    })
+}
+
+/// containerd 1.7 tells a plugin of its own nothing of what runs: it is left for the socket, where every plugin is told.
+#[test]
+fn a_launched_plugin_that_is_told_nothing_comes_by_the_socket() {
+    assert_eq!(asked_by_launcher_and_socket("v1.7.24", false), ["synchronize 0 0", "create c1"]);
 }
 
 /// containerd closes a plugin for good that was late once, and lives on.
 #[test]
 fn a_launched_plugin_that_was_closed_comes_back_through_the_socket() {
-    runtime_side(async {
-        let handler = Scripted::idle();
-        let seen = handler.seen.clone();
-        let place = Place::new();
-        let listener = place.listen();
-        let (stream, _daemon) = launched_with(handler, Some(place.path.clone()));
-        let runtime = FakeRuntime::over(stream).await;
-        runtime.configure("v2.1.9").await.unwrap();
-        runtime.synchronize_nothing().await;
-        drop(runtime);
-
-        let accepted = tokio::time::timeout(std::time::Duration::from_secs(10), listener.accept()).await;
-        let again = FakeRuntime::welcome(accepted.unwrap().unwrap().0).await;
-        again.create_id("c1").await.unwrap();
-
-        assert_eq!(seen.events(), ["synchronize 0 0", "synchronize 0 0", "create c1"]);
-    });
+    let asked = asked_by_launcher_and_socket("v2.1.9", true);
+    assert_eq!(asked, ["synchronize 0 0", "synchronize 0 0", "create c1"]);
 }
 
 #[test]
