@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 
 pub const ALL: &[Check] = &[
     Check { name: "it has one capability, a filter of system calls, and no way to more", run: privileges },
-    Check { name: "it can write its own directories and cgroups, and nothing else", run: writes },
+    Check { name: "it can write its own directories and cgroups, and no other path", run: writes },
     Check { name: "directories and logs are where they are promised", run: places },
     Check { name: "commands and metrics answer", run: answers },
     Check { name: "systemd's own verdict of the unit", run: score },

@@ -101,7 +101,8 @@ pub fn run(args: &Args) -> Result<Exit, CliError> {
     let prepare = move |host: &nri::Host| node.prepare(host);
     let seating = Seating::new(prepare, around, move || is_off(store.as_ref()));
     let ending = nri::run(&options, seating)?;
-    drop(lock);
+    // Kept until the process has ended: whoever waits for the lock wants the port of the metrics, too.
+    std::mem::forget(lock);
     Ok(match ending {
         nri::Ending::Stopped => Exit::Fine,
         nri::Ending::MadeRoom => Exit::MadeRoom,
