@@ -12,7 +12,7 @@
 //! | a decision takes too long, or panics | `a_late_decision_is_answered_by_the_fallback_and_taken_back` `a_panic_is_an_answer_and_is_taken_back` `the_exempt_are_let_through_late_or_not` "a late decision refuses the pod and spares the system" "a panic refuses the pod and spares the system" |
 //! | an update of a shared container fails, or its shim hangs | `after_a_start_stale_cgroups_are_corrected` `nobody_is_ever_on_anybodys_cpus` "a shared container with a stale cpuset is corrected" |
 //! | another NRI plugin sets cpusets | `a_cpuset_of_another_plugin_is_left_and_told_and_kept_off_exclusive_cpus` `what_did_not_start_with_our_cpuset_is_made_without_it_the_next_time` `others_updates_may_fail_and_the_containers_own_may_not` |
-//! | two maitreds | `a_second_daemon_ends_at_once_and_names_the_first` `the_second_daemon_is_told_who_the_first_is` |
+//! | two maitreds | `a_second_daemon_ends_at_once_and_names_the_first` `the_second_daemon_is_told_who_the_first_is` `one_that_a_runtime_has_launched_takes_the_place_of_another` |
 //! | a CPU goes offline, or comes back | `a_cpu_that_goes_offline_is_given_to_nobody_and_one_that_comes_back_is` `who_holds_a_cpu_that_went_offline_holds_it_still` `a_cpu_that_went_offline_is_not_given_again` `a_driver_a_mig_device_a_cdi_spec_and_a_cpu_are_seen_and_nothing_else_is` |
 //! | huge pages are taken away | `hugepages_that_are_used_beside_the_books_are_not_promised` `hidden_pages_are_promised_only_where_they_are_free` "hugepages that are really gone are not promised" |
 //! | NVML hangs, fails or is gone | `an_unusable_nvml_falls_back_to_sysfs_and_says_so` `a_gpu_whose_every_call_fails_is_named` `a_gpu_that_goes_and_comes_back_is_still_its_holders` "a driver that is slow, or comes later, is not missed" |
