@@ -14,7 +14,7 @@ fuzz=("$cache/tools/bin/cargo-fuzz" fuzz)
 known=$cache/corpus
 kept=corpus.tar.gz
 # Larger inputs are fuzzed, and not kept: the archive is for a repository.
-largest_kept=4096
+largest_kept=1024
 
 [ -x "${fuzz[0]}" ] || "$project/packaging/tools.sh"
 mapfile -t targets < <(sed -nE 's/^    \("([a-z_]+)", [a-z_]+\),$/\1/p' targets.rs)

@@ -5,8 +5,9 @@
 mod targets;
 
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use targets::TARGETS;
 
@@ -22,6 +23,24 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
+/// By target: what long runs have kept, since it reaches what the seeds do not (`run.sh keep`).
+fn kept() -> BTreeMap<String, Vec<Vec<u8>>> {
+    let file = fs::File::open(dir("corpus.tar.gz")).unwrap();
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
+    let mut kept = BTreeMap::<String, Vec<Vec<u8>>>::new();
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        if entry.header().entry_type().is_file() {
+            let path = entry.path().unwrap().into_owned();
+            let target = path.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).unwrap();
+            kept.entry(target).or_default().push(bytes);
+        }
+    }
+    kept
+}
+
 fn names(of: &str) -> BTreeSet<String> {
     let files = fs::read_dir(dir(of)).unwrap();
     files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect()
@@ -32,6 +51,7 @@ fn every_target_has_a_program_and_a_corpus() {
     let all: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names("fuzz_targets"), all);
     assert_eq!(names("corpus"), all);
+    assert_eq!(kept().into_keys().collect::<BTreeSet<_>>(), all);
     let manifest = fs::read_to_string(dir("Cargo.toml")).unwrap();
     for name in &all {
         assert!(manifest.contains(&format!("name = \"{name}\"")), "{name} is not built");
@@ -40,8 +60,9 @@ fn every_target_has_a_program_and_a_corpus() {
 
 #[test]
 fn what_was_found_once_is_survived() {
+    let kept = kept();
     for (name, target) in TARGETS {
-        corpus(name).iter().for_each(|bytes| target(bytes));
+        corpus(name).iter().chain(&kept[name]).for_each(|bytes| target(bytes));
     }
 }
 
