@@ -127,26 +127,17 @@ mod tests {
         store.lock_daemon().unwrap();
     }
 
+    /// That it makes room is tried with daemons (`tests/suite/nri/process.rs`).
     #[test]
-    fn it_is_taken_over_from_one_that_can_be_told_to_end() {
+    fn who_holds_it_is_known_whatever_the_file_says() {
         let (_run, store) = scratch();
-        // What it wrote there is not its own number.
-        let script = "exec 9<>\"$0\"; flock 9; echo 1 >\"$0\"; exec sleep 60";
-        let mut holder = std::process::Command::new("sh")
-            .args(["-c", script])
-            .arg(store.daemon_lock_path())
-            .spawn()
-            .unwrap();
-        while store.daemon_pid() != Some(1) {
-            sleep(BETWEEN);
-        }
-        store.lock_daemon().unwrap_err();
-
-        let taken = store.take_over_daemon(Signal::SIGUSR1);
-
-        let ended = holder.wait().unwrap();
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(Signal::SIGUSR1 as i32));
-        drop(taken.unwrap());
+        let path = store.daemon_lock_path();
+        assert_eq!(holder(&path), None, "nobody has ever held it");
+        let lock = store.lock_daemon().unwrap();
+        std::fs::write(&path, "1").unwrap();
+        assert_eq!((store.daemon_pid(), holder(&path)), (Some(1), Some(Pid::this())));
+        drop(lock);
+        assert_eq!(holder(&path), None);
     }
 
     #[test]
