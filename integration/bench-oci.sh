@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What `runc run` of a trivial container costs on this machine: alone, pinned by hand (the runtime and the kernel have
-# work with a cpuset, whoever wrote it), with a hook that does nothing, with maitred's hooks, and behind the wrapper. One side after the other and again, each first as often as the others, so that what
-# else the machine does weighs on all alike; the ratio is that within one round. CPU time, of the runtime and all it
-# starts, is told as well: it is the same on a busy machine.
+# work with a cpuset, whoever wrote it), with a hook that does nothing, with maitred's hooks, and behind the wrapper. One
+# side after the other and again, each first as often as the others, so that what else the machine does weighs on all
+# alike; the ratio is that within one round. CPU time, of the runtime and all it starts, is told as well: it is the same on
+# a busy machine.
 # bench-oci.sh PAYLOAD ROUNDS [RUNTIME]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

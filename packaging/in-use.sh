@@ -53,14 +53,13 @@ distributions=$(
 )
 # containerd's files, then those that they name, such as imports and base specifications.
 containerd=$(
-    for file in "$root"/etc/containerd/*.toml "$root"/etc/containerd/*.json "$root"/etc/containerd/*/*.toml \
-        "$root"/etc/containerd/*/*.json "$root"/etc/k0s/*.toml "$root"/etc/k0s/*/*.toml; do
-        if [ -f "$file" ] && kept "$file"; then echo "$file"; fi
-    done
+    set -- "$root"/etc/containerd/*.toml "$root"/etc/containerd/*.json "$root"/etc/containerd/*/*.toml \
+        "$root"/etc/containerd/*/*.json "$root"/etc/k0s/*.toml "$root"/etc/k0s/*/*.toml
     for directory in $distributions; do
-        for file in "$root$directory"/agent/etc/containerd/* "$root$directory"/agent/etc/containerd/*/*.toml; do
-            if [ -f "$file" ] && kept "$file"; then echo "$file"; fi
-        done
+        set -- "$@" "$root$directory"/agent/etc/containerd/* "$root$directory"/agent/etc/containerd/*/*.toml
+    done
+    for file; do
+        if [ -f "$file" ] && kept "$file"; then echo "$file"; fi
     done
 )
 for _ in 1 2; do

@@ -81,12 +81,14 @@ impl Seen {
     }
 }
 
-fn proc(pid: u32, file: &str) -> Result<String> {
+/// The text of a file of a process.
+pub fn proc(pid: u32, file: &str) -> Result<String> {
     let path = format!("/proc/{pid}/{file}");
     fs::read_to_string(&path).with_context(|| format!("reading {path}"))
 }
 
-fn field<'t>(status: &'t str, name: &str) -> Result<&'t str> {
+/// A line of a `/proc/PID/status`, such as `VmRSS`.
+pub fn field<'t>(status: &'t str, name: &str) -> Result<&'t str> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.map(str::trim).with_context(|| format!("no {name} in status"))
 }

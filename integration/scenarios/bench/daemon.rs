@@ -2,6 +2,7 @@
 
 use super::quantile;
 use crate::node::Node;
+use crate::observe;
 use crate::settings::Settings;
 use anyhow::{Context, Result};
 use std::fs;
@@ -33,14 +34,14 @@ pub fn measure(node: &mut Node, what: &str) -> Result<()> {
         (ran.nanoseconds - before.nanoseconds) as f64 / 1e7 / seconds,
         (ran.wakeups - before.wakeups) as f64 / seconds
     );
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let size = |key: &str| field(&status, key).map(|kib| kib as f64 * 1024.0 / 1e6);
+    let status = observe::proc(pid, "status")?;
+    let size = |name: &str| number(&status, name).map(|kib| kib as f64 * 1024.0 / 1e6);
     println!(
         "  {:<32} {:>8.1} MB, {:.1} MB of it its own, at most {:.1} MB",
         "resident",
-        size("VmRSS:")?,
-        size("RssAnon:")?,
-        size("VmHWM:")?
+        size("VmRSS")?,
+        size("RssAnon")?,
+        size("VmHWM")?
     );
     Ok(())
 }
@@ -73,17 +74,15 @@ impl Ran {
             let on_cpu = times.split(' ').next().context("schedstat is empty")?;
             ran.nanoseconds += on_cpu.parse::<u64>().with_context(|| format!("schedstat: {times}"))?;
             let status = fs::read_to_string(thread.join("status"))?;
-            ran.wakeups += field(&status, "voluntary_ctxt_switches:")?;
+            ran.wakeups += number(&status, "voluntary_ctxt_switches")?;
         }
         Ok(ran)
     }
 }
 
-/// A number of /proc/PID/status.
-fn field(status: &str, key: &str) -> Result<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(key));
-    let value = line.and_then(|rest| rest.split_whitespace().next());
-    value
-        .and_then(|value| value.parse().ok())
-        .with_context(|| format!("no number for {key} in /proc/PID/status"))
+/// The number of a line of /proc/PID/status, before its unit.
+fn number(status: &str, name: &str) -> Result<u64> {
+    let text = observe::field(status, name)?;
+    let digits = text.split(' ').next().unwrap_or_default();
+    digits.parse().with_context(|| format!("{name} in /proc/PID/status is {text:?}: expected a number"))
 }

@@ -2,6 +2,7 @@
 
 use crate::expect::expected;
 use crate::metrics;
+use crate::observe;
 use crate::packages::systemd;
 use crate::wait;
 use anyhow::{Context, Result};
@@ -89,16 +90,10 @@ pub fn gap(limit: Duration, disturb: impl FnOnce() -> Result<()>) -> Result<Dura
     })
 }
 
-fn proc(pid: u32, file: &str) -> Result<String> {
-    let path = format!("/proc/{pid}/{file}");
-    fs::read_to_string(&path).with_context(|| format!("reading {path}"))
-}
-
 /// A line of its `status`, such as `VmRSS`.
 pub fn status(pid: u32, name: &str) -> Result<String> {
-    let text = proc(pid, "status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    Ok(line.with_context(|| format!("no {name} in the status of {pid}"))?.trim().to_owned())
+    let text = observe::proc(pid, "status")?;
+    Ok(observe::field(&text, name).with_context(|| format!("process {pid}"))?.to_owned())
 }
 
 pub fn memory(pid: u32) -> Result<String> {
@@ -107,7 +102,7 @@ pub fn memory(pid: u32) -> Result<String> {
 
 /// utime and stime, in ticks of a hundredth of a second.
 pub fn ticks(pid: u32) -> Result<u64> {
-    let text = proc(pid, "stat")?;
+    let text = observe::proc(pid, "stat")?;
     // After the name, which may hold blanks.
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |index: usize| fields.get(index).and_then(|word| word.parse::<u64>().ok());
