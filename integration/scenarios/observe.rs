@@ -108,17 +108,21 @@ pub fn container(cri: &Cri, container: &str, limit: Duration) -> Result<Seen> {
     let pid = pid(cri, container)?;
     // Between start and exec the process is still runc's own.
     wait::until(limit, "the container's program runs", || Ok(proc(pid, "cmdline")?.starts_with(PROGRAM)))?;
+    process(pid, limit)
+}
+
+/// What a container's process that runs its program has, once that is what its cgroup allows: one of the shared pool may be
+/// on its way to other CPUs between the two looks.
+pub fn process(pid: u32, limit: Duration) -> Result<Seen> {
     let mut seen = None;
-    // A container of the shared pool may be on its way to other CPUs.
     wait::until(limit, "the process has what its cgroup allows", || {
-        seen = Some(process(pid)?);
+        seen = Some(look(pid)?);
         Ok(true)
     })?;
     seen.context("looked at")
 }
 
-/// What a container's process that runs its program has by now.
-pub fn process(pid: u32) -> Result<Seen> {
+fn look(pid: u32) -> Result<Seen> {
     let status = proc(pid, "status")?;
     let cgroup = cgroup_path(pid)?;
     let seen = Seen {

@@ -52,7 +52,7 @@ pub fn touched(node: &Node, tenant: &Tenant) -> Result<()> {
 /// Everything at once.
 pub fn all(node: &Node, tenants: &[Tenant]) -> Result<()> {
     for tenant in tenants.iter().filter(|tenant| tenant.up) {
-        unmoved(tenant).with_context(|| tenant.to_string())?;
+        unmoved(node, tenant).with_context(|| tenant.to_string())?;
     }
     given_once(&node.machine, tenants)?;
     pages(&node.machine, tenants)?;
@@ -60,8 +60,8 @@ pub fn all(node: &Node, tenants: &[Tenant]) -> Result<()> {
 }
 
 /// A live pod keeps what it has got. CPUs that it shares are another matter.
-fn unmoved(tenant: &Tenant) -> Result<()> {
-    let (was, is) = (&tenant.seen, observe::process(tenant.seen.pid)?);
+fn unmoved(node: &Node, tenant: &Tenant) -> Result<()> {
+    let (was, is) = (&tenant.seen, observe::process(tenant.seen.pid, node.lane.start_limit())?);
     if tenant.pinned() {
         expect::cpus("CPUs of its own", &was.cpus, &is.cpus)?;
     }
@@ -115,7 +115,7 @@ fn pool(node: &Node, tenants: &[Tenant]) -> Result<()> {
     let what = format!("shared containers have the CPUs {}", list::show(&pool));
     wait::until_seen(node.patience(), &what, || {
         for tenant in &shared {
-            let cpus = observe::process(tenant.seen.pid)?.cpus;
+            let cpus = observe::process(tenant.seen.pid, node.lane.start_limit())?.cpus;
             if cpus != pool {
                 return Ok(Some(format!("{tenant} with {}", list::show(&cpus))));
             }
