@@ -13,12 +13,17 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Found(BTreeMap<String, Marks>);
 
-/// What of a sandbox was there when it was found. What never was (a virtual machine's cgroup has another name) says
-/// nothing by its absence.
+/// What tells that a sandbox has ended. What was not there when it was found (a virtual machine's cgroup has another
+/// name) says nothing by its absence, but for the pod's own cgroup: the kubelet makes that before anything of the pod,
+/// and a pod can end between the runtime's listing and our look.
 #[derive(Debug)]
 struct Marks {
+    /// The sandbox's cgroup, where it was there.
     own: Option<String>,
-    pod: Option<String>,
+    /// The pod's.
+    pod: String,
+    /// Whether that was there.
+    seen: bool,
 }
 
 impl Found {
@@ -28,12 +33,12 @@ impl Found {
             containers.iter().any(|one| one.sandbox == pod.id && one.state != ContainerState::Stopped)
         };
         pods.retain(|pod| live(pod) || !gone(cgroups.is_pod_there(&pod.cgroup_parent), &pod.cgroup_parent));
-        self.0 = pods.iter().filter_map(|pod| Some((pod.id.clone(), Marks::of(pod, cgroups)?))).collect();
+        self.0 = pods.iter().map(|pod| (pod.id.clone(), Marks::of(pod, cgroups))).collect();
     }
 
     /// Decides about an event. What begins, and what would be refused, is not held up by pods that have ended.
     pub fn step(
-        &mut self,
+        &self,
         state: &mut State,
         event: Event,
         settings: &Settings,
@@ -42,14 +47,17 @@ impl Found {
         if comes_late(state, &event, cgroups) {
             return Outcome::default();
         }
-        let mut over = match event {
-            Event::RunPod(_) => self.release(state, settings, cgroups),
+        let mut over = match &event {
+            Event::RunPod(pod) => self.release(pod, state, settings, cgroups),
             _ => None,
         };
-        let again = matches!(event, Event::Create(..)).then(|| event.clone()).filter(|_| !self.0.is_empty());
+        let again = match &event {
+            Event::Create(pod, _) if !self.0.is_empty() => Some((pod.clone(), event.clone())),
+            _ => None,
+        };
         let mut outcome = decision::step(state, event, settings);
-        if let Some(again) = again.filter(|_| is_refused(&outcome)) {
-            over = self.release(state, settings, cgroups);
+        if let Some((pod, again)) = again.filter(|_| is_refused(&outcome)) {
+            over = self.release(&pod, state, settings, cgroups);
             if over.is_some() {
                 outcome = decision::step(state, again, settings);
             }
@@ -61,36 +69,44 @@ impl Found {
         outcome
     }
 
-    fn release(&mut self, state: &mut State, settings: &Settings, cgroups: &dyn Cgroups) -> Option<Outcome> {
-        let ended = self.ended(state, cgroups);
+    /// Takes what has ended out of a living pod's way.
+    fn release(
+        &self,
+        living: &PodFacts,
+        state: &mut State,
+        settings: &Settings,
+        cgroups: &dyn Cgroups,
+    ) -> Option<Outcome> {
+        let ended = self.ended(state, cgroups, there(cgroups.is_pod_there(&living.cgroup_parent)));
         (!ended.is_empty()).then(|| decision::step(state, Event::Ended(ended), settings))
     }
 
-    /// The sandboxes that have ended since: their cgroup is gone, and those of all their containers.
-    fn ended(&mut self, state: &State, cgroups: &dyn Cgroups) -> Vec<String> {
-        self.0.retain(|sandbox, _| state.knows_sandbox(sandbox));
-        let over = |(sandbox, marks): (&String, &Marks)| {
+    /// The sandboxes that have ended since: their cgroup is gone, and those of all their containers. Whether we see a
+    /// living pod's cgroup where the kubelet says it is tells whether one that we never saw is not there.
+    /// What has ended stays watched: a create that was on its way can still bring it back.
+    fn ended(&self, state: &State, cgroups: &dyn Cgroups, sees_living: bool) -> Vec<String> {
+        let over = |(sandbox, marks): &(&String, &Marks)| {
             let mut containers = state.cgroups_in(sandbox);
-            let over = marks.are_gone(cgroups) && containers.all(|path| gone(cgroups.is_there(path), path));
-            over.then(|| sandbox.clone())
+            state.knows_sandbox(sandbox)
+                && marks.are_gone(cgroups, sees_living)
+                && containers.all(|path| gone(cgroups.is_there(path), path))
         };
-        let ended: Vec<String> = self.0.iter().filter_map(over).collect();
-        self.0.retain(|sandbox, _| !ended.contains(sandbox));
-        ended
+        self.0.iter().filter(over).map(|(sandbox, _)| sandbox.clone()).collect()
     }
 }
 
 impl Marks {
-    fn of(pod: &PodFacts, cgroups: &dyn Cgroups) -> Option<Self> {
-        let there = |found: Result<bool, _>, path: &str| found.unwrap_or(false).then(|| path.to_owned());
-        let own = there(cgroups.is_there(&pod.cgroups_path), &pod.cgroups_path);
-        let pod = there(cgroups.is_pod_there(&pod.cgroup_parent), &pod.cgroup_parent);
-        (own.is_some() || pod.is_some()).then_some(Self { own, pod })
+    fn of(pod: &PodFacts, cgroups: &dyn Cgroups) -> Self {
+        Self {
+            own: there(cgroups.is_there(&pod.cgroups_path)).then(|| pod.cgroups_path.clone()),
+            pod: pod.cgroup_parent.clone(),
+            seen: there(cgroups.is_pod_there(&pod.cgroup_parent)),
+        }
     }
 
-    fn are_gone(&self, cgroups: &dyn Cgroups) -> bool {
+    fn are_gone(&self, cgroups: &dyn Cgroups, sees_living: bool) -> bool {
         let own = self.own.as_ref().is_some_and(|path| gone(cgroups.is_there(path), path));
-        own || self.pod.as_ref().is_some_and(|path| gone(cgroups.is_pod_there(path), path))
+        own || (self.seen || sees_living) && gone(cgroups.is_pod_there(&self.pod), &self.pod)
     }
 }
 
@@ -105,6 +121,11 @@ fn comes_late(state: &State, event: &Event, cgroups: &dyn Cgroups) -> bool {
 /// Whether it was refused, or would have been.
 fn is_refused(outcome: &Outcome) -> bool {
     outcome.verdicts.iter().any(|verdict| verdict.decision == Decision::Rejected)
+}
+
+/// Whether a cgroup is known to be there.
+fn there(found: Result<bool, super::BoxError>) -> bool {
+    found.unwrap_or(false)
 }
 
 /// Whether a cgroup is known not to be there. One that is not named, or cannot be looked for, may well be.

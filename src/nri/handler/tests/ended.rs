@@ -44,6 +44,64 @@ fn pods_that_ended_without_a_word_hold_nobody_up() {
     assert_eq!(held(&seating), 2, "a sandbox whose cgroup was never seen has not ended: {later:?}");
 }
 
+/// The runtime lists what lives, and a pod can end before its cgroups are looked at, whatever its containers had come to.
+/// One that only was not found says nothing while we find no living pod's cgroup either.
+#[test]
+fn a_pod_that_ends_after_it_was_listed_is_found_out_beside_a_living_one() {
+    let Rig { cgroups, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    let pods = ["running", "created", "hidden"].map(pod);
+    let [running, created, hidden] = &pods;
+    let made = ContainerFacts { state: ContainerState::Created, ..four(created) };
+    let gone = |path: &str| lock(&cgroups.gone).push(path.to_owned());
+    for pod in [running, created, hidden] {
+        gone(&pod.cgroups_path);
+        gone(&pod.cgroup_parent);
+    }
+    gone("/kubepods/pod/running");
+    gone("/kubepods/pod/created");
+    for (name, cpus) in [("running", "4-7"), ("created", "8-11"), ("hidden", "12-15")] {
+        cgroups.set(&format!("/kubepods/pod/{name}"), cpus);
+    }
+    seating.handle(everything(pods.to_vec(), vec![four(running), made, four(hidden)]));
+    assert_eq!(held(&seating), 3, "what the runtime says to live is believed at first");
+
+    let blind = pod("blind");
+    gone(&blind.cgroup_parent);
+    let refused = seating.handle(Event::Create(blind.clone(), whole("blind", 4)));
+    assert!(matches!(refused.reply, Reply::Refuse(_)), "{refused:?}");
+    seating.handle(Event::RunPod(blind));
+    assert_eq!(held(&seating), 3);
+
+    let next = seating.handle(Event::Create(pod("next"), whole("next", 4)));
+    let released: Vec<_> = next.verdicts[..2].iter().map(|one| (&one.pod, one.decision)).collect();
+    assert_eq!(released, [(&created.name, Decision::Released), (&running.name, Decision::Released)]);
+    assert_eq!(edit(next).cpus.unwrap().to_string(), "4-7");
+    assert_eq!(held(&seating), 2, "a container whose cgroup is there runs");
+}
+
+/// A create that was on its way when its pod ended is decided after the end has been found out.
+#[test]
+fn a_pod_that_ended_and_was_brought_back_by_a_late_create_is_found_out_again() {
+    let Rig { cgroups, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    let old = pod("old");
+    cgroups.set("/kubepods/pod/old", "4-7");
+    seating.handle(everything(vec![old.clone()], vec![four(&old)]));
+    for path in [&old.cgroups_path, &old.cgroup_parent, "/kubepods/pod/old", "/kubepods/pod/late"] {
+        lock(&cgroups.gone).push(path.to_owned());
+    }
+    for name in ["one", "two"] {
+        seating.handle(Event::RunPod(pod(name)));
+        assert_eq!(held(&seating), 0);
+        let late = ContainerFacts { sandbox: old.id.clone(), ..whole("late", 4) };
+        edit(seating.handle(Event::Create(old.clone(), late)));
+        assert_eq!(held(&seating), 1);
+        seating.handle(Event::RunPod(pod("between")));
+        assert_eq!(held(&seating), 0, "it is watched on after {name}");
+    }
+}
+
 /// A sandbox that was stopped while nobody listened is still in the list, and its seats are remembered.
 #[test]
 fn a_pod_that_ended_while_nobody_listened_gets_no_seat_back() {

@@ -189,6 +189,8 @@ impl Node {
     }
 
     pub async fn run_pod(&self, facts: PodFacts) -> Result<(), String> {
+        // The kubelet's first step.
+        self.sim.borrow().world.things().pods.insert(facts.cgroup_parent.clone());
         let refused = {
             let nri = self.lock.lock().await;
             self.request();
@@ -203,6 +205,7 @@ impl Node {
             answer.map_err(refusal).err()
         };
         if let Some(text) = refused {
+            self.sim.borrow().world.things().pods.remove(&facts.cgroup_parent);
             self.tell(Event::STOP_POD_SANDBOX, &facts, None).await;
             self.tell(Event::REMOVE_POD_SANDBOX, &facts, None).await;
             return Err(text);
@@ -210,7 +213,7 @@ impl Node {
         let mut sim = self.sim.borrow_mut();
         sim.vague.clear();
         let life = sim.life;
-        sim.world.things().pods.extend([facts.cgroup_parent.clone(), facts.cgroups_path.clone()]);
+        sim.world.things().pods.insert(facts.cgroups_path.clone());
         sim.pods.insert(facts.id.clone(), Pod { facts, stopped: false, made_in: life });
         Ok(())
     }
