@@ -30,11 +30,14 @@ impl Lane {
     }
 }
 
+/// The seed of every run that is told no other: its short life has a bit of everything.
+pub const USUAL_SEED: u64 = 206;
+
 /// How the generated life of a node runs.
 #[derive(Debug, Clone, Args)]
 pub struct Churn {
     /// Where the random numbers of the churn begin: the same life again, as far as threads allow.
-    #[arg(long, default_value_t = 206)]
+    #[arg(long, default_value_t = USUAL_SEED)]
     pub seed: u64,
     /// How many steps the churn has; absent, as many as a short run has time for.
     #[arg(long)]
