@@ -59,7 +59,12 @@ pub enum Event {
     /// A sandbox is gone.
     RemovePod(PodFacts),
     /// These sandboxes were found to have ended, and their containers with them: the runtime need not tell.
-    Ended(Vec<String>),
+    Ended {
+        /// Their ids.
+        sandboxes: Vec<String>,
+        /// The pod for which they make room: what is known of it stays, one of them may have been its last attempt.
+        before: PodUid,
+    },
     /// The answer to this create never reached the runtime in time: take back what it decided.
     Abandon(ContainerId),
 }

@@ -3,6 +3,7 @@
 use crate::model::{
     ContainerId, ContainerName, CpuSet, DeviceNode, MemoryPolicy, NodeSet, Placement, PodUid, Rejection,
 };
+use std::collections::BTreeSet;
 
 /// The answer to one event, with its side effects as data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,6 +18,21 @@ pub struct Outcome {
     pub quotas: Vec<String>,
     /// What to log, one line each.
     pub verdicts: Vec<Verdict>,
+}
+
+impl Outcome {
+    /// With the side effects of a step that was taken before this one, whose own answer nobody gets. What it would have
+    /// a container's cpuset be is left out where this one says otherwise: this answer may arrive before that write.
+    #[must_use]
+    pub fn after(mut self, earlier: Self) -> Self {
+        let newer: BTreeSet<&ContainerId> =
+            self.updates.iter().chain(&self.writes).map(|one| &one.id).collect();
+        let mut older = [earlier.writes, earlier.updates].concat();
+        older.retain(|one| !newer.contains(&one.id));
+        self.writes.splice(0..0, older);
+        self.verdicts.splice(0..0, earlier.verdicts);
+        self
+    }
 }
 
 /// The answer to the runtime.
@@ -207,5 +223,30 @@ impl Verdict {
             ineligible: false,
             rival: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(id: &str, cpus: &str) -> CpusetUpdate {
+        let cgroups_path = format!("/{id}");
+        CpusetUpdate { id: id.into(), cgroups_path, cpus: cpus.parse().unwrap(), mems: None }
+    }
+
+    /// An answer may be carried out before what was to be written ahead of it.
+    #[test]
+    fn of_two_steps_the_later_has_the_last_word() {
+        let (updates, writes) = (vec![change("a", "0-3")], vec![change("b", "0-4")]);
+        let later = Outcome { updates: updates.clone(), writes, ..Outcome::default() };
+        let earlier = Outcome {
+            writes: vec![change("a", "0-9"), change("b", "0-9"), change("c", "0-9")],
+            updates: vec![change("b", "0-8"), change("d", "0-8")],
+            ..Outcome::default()
+        };
+        let both = later.after(earlier);
+        assert_eq!(both.updates, updates);
+        assert_eq!(both.writes, [change("c", "0-9"), change("d", "0-8"), change("b", "0-4")]);
     }
 }

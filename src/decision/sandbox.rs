@@ -5,7 +5,7 @@ use super::{Decision, GpuPlacement, Outcome, Reply, Settings, State, Verdict, en
 use crate::engine::{self, GPU, Occupancy, Seat};
 use crate::model::{
     Bytes, ContainerKey, ContainerKind, ContainerName, ContainerRequest, MemoryManager, PodFacts, PodRequest,
-    Policy, Qos, Rejection, Scope, TopologyPolicy,
+    PodUid, Policy, Qos, Rejection, Scope, TopologyPolicy,
 };
 use std::borrow::Cow;
 
@@ -123,6 +123,32 @@ pub(super) fn seat(
 
 /// The end of a pod: everything it held is free.
 pub(super) fn stop(state: &mut State, pod: &PodFacts, why: &str, settings: &Settings) -> Outcome {
+    if !state.has_other_sandbox(&pod.uid, &pod.id) {
+        state.allotments.remove(&pod.uid);
+    }
+    end(state, pod, why, settings)
+}
+
+/// As [`stop`], of which the runtime did not tell: a sandbox that containerd found when it started has no end for it.
+/// Where the pod for which room is made had been in one of them, the kubelet's word about it counts for the next one.
+pub(super) fn ended(
+    state: &mut State,
+    sandboxes: &[String],
+    before: &PodUid,
+    settings: &Settings,
+) -> Outcome {
+    let why = "the pod has ended: its cgroup is gone, though the runtime has not told";
+    sandboxes.iter().fold(Outcome::default(), |earlier, id| {
+        let one = match state.pods.get(id).cloned() {
+            None => return earlier,
+            Some(pod) if pod.uid == *before => end(state, &pod, why, settings),
+            Some(pod) => stop(state, &pod, why, settings),
+        };
+        one.after(earlier)
+    })
+}
+
+fn end(state: &mut State, pod: &PodFacts, why: &str, settings: &Settings) -> Outcome {
     state.pods.remove(&pod.id);
     state.live.retain(|_, live| live.sandbox != pod.id);
     state.spurned.retain(|key| key.pod != pod.uid);
@@ -130,26 +156,12 @@ pub(super) fn stop(state: &mut State, pod: &PodFacts, why: &str, settings: &Sett
         true => release_of_sandbox(state, &pod.id),
         false => {
             state.sandbox_of.retain(|key, _| key.pod != pod.uid);
-            state.allotments.remove(&pod.uid);
             state.ledger.release_pod(&pod.uid)
         }
     };
     let mut outcome = Outcome { writes: state.spread(settings), ..Outcome::default() };
     if released {
         outcome.verdicts.push(verdict(pod, None, Decision::Released, why.into()));
-    }
-    outcome
-}
-
-/// As [`stop`], of which the runtime did not tell: a sandbox that containerd found when it started has no end for it.
-pub(super) fn ended(state: &mut State, sandboxes: &[String], settings: &Settings) -> Outcome {
-    let mut outcome = Outcome::default();
-    for id in sandboxes {
-        let Some(pod) = state.pods.get(id).cloned() else { continue };
-        let why = "the pod has ended: its cgroup is gone, though the runtime has not told";
-        let one = stop(state, &pod, why, settings);
-        outcome.writes.extend(one.writes);
-        outcome.verdicts.extend(one.verdicts);
     }
     outcome
 }

@@ -48,7 +48,7 @@ pub fn step(state: &mut State, event: Event, settings: &Settings) -> Outcome {
         Event::StopPod(pod) | Event::RemovePod(pod) => {
             sandbox::stop(state, &pod, "the pod has ended", settings)
         }
-        Event::Ended(sandboxes) => sandbox::ended(state, &sandboxes, settings),
+        Event::Ended { sandboxes, before } => sandbox::ended(state, &sandboxes, &before, settings),
         Event::Abandon(id) => {
             state.live.remove(&id);
             state.ledger.abandon(&id);

@@ -13,27 +13,33 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Found(BTreeMap<String, Marks>);
 
-/// What tells that a sandbox has ended. What was not there when it was found (a virtual machine's cgroup has another
-/// name) says nothing by its absence, but for the pod's own cgroup: the kubelet makes that before anything of the pod,
-/// and a pod can end between the runtime's listing and our look.
+/// What tells that a sandbox has ended: what was there and is not any more. A sandbox's cgroup that never was (a virtual
+/// machine's has another name) says nothing. A pod's that was not there at the first look says something, as a pod can
+/// end between the runtime's listing and that look.
 #[derive(Debug)]
 struct Marks {
     /// The sandbox's cgroup, where it was there.
     own: Option<String>,
-    /// The pod's.
-    pod: String,
-    /// Whether that was there.
+    /// The pod's, where it was there or must have been.
+    pod: Option<PodCgroup>,
+}
+
+#[derive(Debug)]
+struct PodCgroup {
+    path: String,
+    /// Whether it was there; otherwise it counts as gone only while that of the pod that asks is seen.
     seen: bool,
 }
 
 impl Found {
-    /// Begins anew with these pods; those that have ended already are taken from among them.
+    /// Begins anew with these pods; those that have ended already are taken from among them. They are watched all the
+    /// same, as all that has ended: a create that was on its way can bring a pod back.
     pub fn begin(&mut self, pods: &mut Vec<PodFacts>, containers: &[ContainerFacts], cgroups: &dyn Cgroups) {
+        self.0 = pods.iter().map(|pod| (pod.id.clone(), Marks::of(pod, cgroups))).collect();
         let live = |pod: &PodFacts| {
             containers.iter().any(|one| one.sandbox == pod.id && one.state != ContainerState::Stopped)
         };
         pods.retain(|pod| live(pod) || !gone(cgroups.is_pod_there(&pod.cgroup_parent), &pod.cgroup_parent));
-        self.0 = pods.iter().map(|pod| (pod.id.clone(), Marks::of(pod, cgroups))).collect();
     }
 
     /// Decides about an event. What begins, and what would be refused, is not held up by pods that have ended.
@@ -47,66 +53,78 @@ impl Found {
         if comes_late(state, &event, cgroups) {
             return Outcome::default();
         }
-        let mut over = match &event {
-            Event::RunPod(pod) => self.release(pod, state, settings, cgroups),
-            _ => None,
-        };
-        let again = match &event {
-            Event::Create(pod, _) if !self.0.is_empty() => Some((pod.clone(), event.clone())),
-            _ => None,
-        };
-        let mut outcome = decision::step(state, event, settings);
-        if let Some((pod, again)) = again.filter(|_| is_refused(&outcome)) {
-            over = self.release(&pod, state, settings, cgroups);
-            if over.is_some() {
-                outcome = decision::step(state, again, settings);
+        match event {
+            Event::RunPod(pod) if self.watches(state) => {
+                let over = self.release(&pod, state, settings, cgroups).unwrap_or_default();
+                decision::step(state, Event::RunPod(pod), settings).after(over)
             }
+            Event::Create(pod, container) if self.watches(state) => {
+                let create = || Event::Create(pod.clone(), container.clone());
+                let outcome = decision::step(state, create(), settings);
+                let over =
+                    is_refused(&outcome).then(|| self.release(&pod, state, settings, cgroups)).flatten();
+                match over {
+                    Some(over) => decision::step(state, create(), settings).after(over),
+                    None => outcome,
+                }
+            }
+            event => decision::step(state, event, settings),
         }
-        if let Some(over) = over {
-            outcome.writes.splice(0..0, over.writes);
-            outcome.verdicts.splice(0..0, over.verdicts);
-        }
-        outcome
     }
 
-    /// Takes what has ended out of a living pod's way.
+    /// Whether any of them is still held for alive.
+    fn watches(&self, state: &State) -> bool {
+        self.0.keys().any(|sandbox| state.knows_sandbox(sandbox))
+    }
+
+    /// Takes what has ended out of a pod's way; `None` where nothing is, or that pod itself has ended.
     fn release(
         &self,
-        living: &PodFacts,
+        pod: &PodFacts,
         state: &mut State,
         settings: &Settings,
         cgroups: &dyn Cgroups,
     ) -> Option<Outcome> {
-        let ended = self.ended(state, cgroups, there(cgroups.is_pod_there(&living.cgroup_parent)));
-        (!ended.is_empty()).then(|| decision::step(state, Event::Ended(ended), settings))
-    }
-
-    /// The sandboxes that have ended since: their cgroup is gone, and those of all their containers. Whether we see a
-    /// living pod's cgroup where the kubelet says it is tells whether one that we never saw is not there.
-    /// What has ended stays watched: a create that was on its way can still bring it back.
-    fn ended(&self, state: &State, cgroups: &dyn Cgroups, sees_living: bool) -> Vec<String> {
+        let sees_pods = has_own_cgroup(pod) && there(cgroups.is_pod_there(&pod.cgroup_parent));
         let over = |(sandbox, marks): &(&String, &Marks)| {
             let mut containers = state.cgroups_in(sandbox);
             state.knows_sandbox(sandbox)
-                && marks.are_gone(cgroups, sees_living)
+                && marks.are_gone(cgroups, sees_pods)
                 && containers.all(|path| gone(cgroups.is_there(path), path))
         };
-        self.0.iter().filter(over).map(|(sandbox, _)| sandbox.clone()).collect()
+        let sandboxes: Vec<String> = self.0.iter().filter(over).map(|(sandbox, _)| sandbox.clone()).collect();
+        let any = !sandboxes.is_empty() && !sandboxes.contains(&pod.id);
+        any.then(|| decision::step(state, Event::Ended { sandboxes, before: pod.uid.clone() }, settings))
     }
 }
 
 impl Marks {
     fn of(pod: &PodFacts, cgroups: &dyn Cgroups) -> Self {
+        let seen = there(cgroups.is_pod_there(&pod.cgroup_parent));
+        let watched = seen || has_own_cgroup(pod);
         Self {
             own: there(cgroups.is_there(&pod.cgroups_path)).then(|| pod.cgroups_path.clone()),
-            pod: pod.cgroup_parent.clone(),
-            seen: there(cgroups.is_pod_there(&pod.cgroup_parent)),
+            pod: watched.then(|| PodCgroup { path: pod.cgroup_parent.clone(), seen }),
         }
     }
 
-    fn are_gone(&self, cgroups: &dyn Cgroups, sees_living: bool) -> bool {
-        let own = self.own.as_ref().is_some_and(|path| gone(cgroups.is_there(path), path));
-        own || (self.seen || sees_living) && gone(cgroups.is_pod_there(&self.pod), &self.pod)
+    fn are_gone(&self, cgroups: &dyn Cgroups, sees_pods: bool) -> bool {
+        let own = |path: &String| gone(cgroups.is_there(path), path);
+        let pod = |PodCgroup { path, seen }: &PodCgroup| {
+            (*seen || sees_pods) && gone(cgroups.is_pod_there(path), path)
+        };
+        self.own.as_ref().is_some_and(own) || self.pod.as_ref().is_some_and(pod)
+    }
+}
+
+/// Whether its parent cgroup is the one that the kubelet makes for that pod alone before its sandbox (`syncPod` in
+/// pkg/kubelet/kubelet.go; the names are of pkg/kubelet/cm, `podUID` or, of systemd, with the UID's dashes as
+/// underscores). Without `cgroups-per-qos`, and without a kubelet, there is none.
+fn has_own_cgroup(pod: &PodFacts) -> bool {
+    let name = pod.cgroup_parent.rsplit('/').next().unwrap_or_default();
+    match name.strip_suffix(".slice") {
+        Some(slice) => slice.ends_with(&format!("-pod{}", pod.uid.as_str().replace('-', "_"))),
+        None => name == format!("pod{}", pod.uid),
     }
 }
 

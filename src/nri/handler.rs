@@ -252,7 +252,7 @@ impl Handler for Seating {
             Ok(turn) => turn,
             Err(failure) => return *failure,
         };
-        let mut elsewhere = match self.hints.elsewhere(turn.is_some()) {
+        let elsewhere = match self.hints.elsewhere(turn.is_some()) {
             Some(known) => decision::step(&mut current.state, Event::Elsewhere(known), settings),
             None => Outcome::default(),
         };
@@ -263,7 +263,14 @@ impl Handler for Seating {
         let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
         self.sweep |= changes && settings.mode == Mode::Enforce;
         let started = Due::of(&event).filter(|_| settings.mode == Mode::Enforce);
+        let updated = match &event {
+            Event::Update(_, container, _) => Some(container.id.clone()),
+            _ => None,
+        };
         let outcome = self.found.step(&mut current.state, event, settings, &*self.cgroups);
+        if let Some(chores) = &self.chores {
+            chores.overtake(outcome.updates.iter().map(|update| &update.id).chain(&updated));
+        }
         self.started.extend(started.and_then(|due| due.placed(&current.state)));
         if turn.is_some() {
             // Before the turn ends: who comes next must find it.
@@ -272,9 +279,7 @@ impl Handler for Seating {
             }
         }
         drop(turn);
-        elsewhere.writes.extend(outcome.writes);
-        elsewhere.verdicts.extend(outcome.verdicts);
-        Outcome { writes: elsewhere.writes, verdicts: elsewhere.verdicts, ..outcome }
+        outcome.after(elsewhere)
     }
 
     fn settle(&mut self, rest: Rest) {

@@ -315,3 +315,24 @@ fn a_record_counts_though_the_runtime_does_not_show_what_was_given() {
     back.step(synchronize(&[&pod_b, &pod_a], &[&beside, &running]));
     assert_eq!((held_gpus(&back, "a"), held_gpus(&back, "b")), (vec!["GPU-a::0".to_owned()], vec![]));
 }
+
+/// A sandbox dies untold, and the kubelet's books are read for the next one of its pod before that is found out.
+#[test]
+fn a_pods_next_sandbox_has_what_the_kubelet_gave_it() {
+    let mut node = Node::new();
+    let (pod_a, a) = given(&mut node, "a", 2, &["GPU-c"]);
+    node.create(&pod_a, &a);
+    let next = PodFacts { id: "sandbox-next".into(), ..pod_a.clone() };
+    let sandboxes = vec![pod_a.id];
+    node.step(Event::Ended { sandboxes: sandboxes.clone(), before: next.uid.clone() });
+    assert_eq!(node.held(), 0);
+    node.step(Event::RunPod(next.clone()));
+    let thief = refusal(&node.create(&pod("x"), &on_gpu(whole("x", 2), "GPU-c")));
+    assert!(thief.contains("GPU-c, which was given to default/a/a"), "{thief}");
+    assert_eq!(cpus(&node.create(&next, &ContainerFacts { sandbox: next.id.clone(), ..a })), "8-9");
+    assert_eq!(held_gpus(&node, "a"), ["GPU-c"]);
+
+    // Of a pod that does not go on nothing stays.
+    node.step(Event::Ended { sandboxes: vec![next.id], before: pod("x").uid });
+    assert_eq!(cpus(&node.create(&pod("x"), &on_gpu(whole("x", 2), "GPU-c"))), "8-9");
+}

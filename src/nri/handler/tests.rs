@@ -204,6 +204,42 @@ fn after_a_start_stale_cgroups_are_corrected() {
     });
 }
 
+/// The runtime carries out an answer at once; what was to be written before it comes late.
+#[test]
+fn no_late_write_undoes_what_an_answer_says() {
+    let Rig { cgroups, seating, .. } = rig();
+    on_reactor(async {
+        let decider = Decider::spawn(seating, None).unwrap();
+        decider.configure(host(""), LONG).await.unwrap();
+        decider.ask(everything(vec![], vec![]), LONG).await.unwrap();
+        let create = async |name: &str, container: &ContainerFacts| {
+            decider.ask(Event::Create(pod(name), container.clone()), LONG).await.unwrap()
+        };
+        let shared = ["one", "two"].map(container);
+        for (one, name) in shared.iter().zip(["s", "t"]) {
+            create(name, one).await;
+        }
+        let carry_out = |answer: Answer| {
+            answer.updates.iter().for_each(|one| cgroups.set(&one.cgroups_path, &one.cpus.to_string()));
+        };
+        carry_out(create("a", &whole("a", 4)).await);
+
+        cgroups.slow.store(true, Ordering::Relaxed);
+        decider.ask(Event::StopPod(pod("a")), LONG).await.unwrap();
+        until(|| !lock(&cgroups.begun).is_empty()).await;
+        carry_out(create("b", &whole("b", 2)).await);
+        let wanted = cgroups.cpus(&shared[0].cgroups_path);
+        cgroups.slow.store(false, Ordering::Relaxed);
+
+        // The one that had begun cannot be taken back: it is made good.
+        until(|| lock(&cgroups.begun).len() == 2).await;
+        let begun = lock(&cgroups.begun).clone();
+        assert_eq!(begun[0], begun[1], "the other was not to begin at all");
+        let right = |one: &ContainerFacts| cgroups.cpus(&one.cgroups_path) == wanted;
+        until(|| shared.iter().all(right)).await;
+    });
+}
+
 async fn until(done: impl Fn() -> bool) {
     for _ in 0..500 {
         if done() {

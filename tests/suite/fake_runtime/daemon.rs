@@ -57,7 +57,7 @@ fn words(event: &Event) -> String {
         Event::Allotted(uid, _) => format!("allotted {uid}"),
         Event::Elsewhere(known) => format!("elsewhere {}", known.len()),
         Event::Devices(_) => "devices".into(),
-        Event::Ended(sandboxes) => format!("ended {}", sandboxes.len()),
+        Event::Ended { sandboxes, .. } => format!("ended {}", sandboxes.len()),
         Event::Abandon(id) => format!("abandon {id}"),
     }
 }

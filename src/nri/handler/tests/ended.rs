@@ -1,9 +1,14 @@
 use super::*;
 use crate::decision::Decision;
+use crate::decision::testing::limits;
 
 fn four(pod: &PodFacts) -> ContainerFacts {
     let container = whole(&pod.name, 4);
     ContainerFacts { sandbox: pod.id.clone(), state: ContainerState::Running, ..container }
+}
+
+fn gone(cgroups: &Fake, paths: &[&str]) {
+    lock(&cgroups.gone).extend(paths.iter().map(|path| (*path).to_owned()));
 }
 
 fn held(seating: &Seating) -> usize {
@@ -17,7 +22,7 @@ fn pods_that_ended_without_a_word_hold_nobody_up() {
     seating.configure(&host("")).unwrap();
     let pods = ["old", "other", "kata"].map(pod);
     let [old, other, kata] = &pods;
-    let gone = |path: &str| lock(&cgroups.gone).push(path.to_owned());
+    let gone = |path: &str| gone(&cgroups, &[path]);
     gone(&kata.cgroups_path);
     for (name, cpus) in [("old", "4-7"), ("other", "8-11"), ("kata", "12-15")] {
         cgroups.set(&format!("/kubepods/pod/{name}"), cpus);
@@ -44,62 +49,79 @@ fn pods_that_ended_without_a_word_hold_nobody_up() {
     assert_eq!(held(&seating), 2, "a sandbox whose cgroup was never seen has not ended: {later:?}");
 }
 
-/// The runtime lists what lives, and a pod can end before its cgroups are looked at, whatever its containers had come to.
-/// One that only was not found says nothing while we find no living pod's cgroup either.
+/// The runtime lists what lives, and a pod can end before its cgroups are looked at, whatever its containers had come
+/// to. Where we do not see the cgroup of the pod that asks either, we may be looking in the wrong place.
 #[test]
 fn a_pod_that_ends_after_it_was_listed_is_found_out_beside_a_living_one() {
     let Rig { cgroups, mut seating, .. } = rig();
     seating.configure(&host("")).unwrap();
-    let pods = ["running", "created", "hidden"].map(pod);
-    let [running, created, hidden] = &pods;
-    let made = ContainerFacts { state: ContainerState::Created, ..four(created) };
-    let gone = |path: &str| lock(&cgroups.gone).push(path.to_owned());
-    for pod in [running, created, hidden] {
-        gone(&pod.cgroups_path);
-        gone(&pod.cgroup_parent);
+    let [running, created, hidden, kept] = ["running", "created", "hidden", "kept"].map(pod);
+    let elsewhere = PodFacts { cgroup_parent: "/machine".into(), ..pod("elsewhere") };
+    for (pod, cpus) in [(&running, "4-5"), (&created, "6-7"), (&hidden, "8-11"), (&elsewhere, "0-15")] {
+        gone(&cgroups, &[&pod.cgroups_path, &pod.cgroup_parent]);
+        cgroups.set(&format!("/kubepods/pod/{}", pod.name), cpus);
     }
-    gone("/kubepods/pod/running");
-    gone("/kubepods/pod/created");
-    for (name, cpus) in [("running", "4-7"), ("created", "8-11"), ("hidden", "12-15")] {
-        cgroups.set(&format!("/kubepods/pod/{name}"), cpus);
-    }
-    seating.handle(everything(pods.to_vec(), vec![four(running), made, four(hidden)]));
-    assert_eq!(held(&seating), 3, "what the runtime says to live is believed at first");
+    cgroups.set("/kubepods/pod/kept", "12-15");
+    gone(&cgroups, &["/kubepods/pod/running", "/kubepods/pod/created", "/kubepods/pod/elsewhere"]);
+    let two = |pod| ContainerFacts { resources: limits(2000, 1 << 30), ..four(pod) };
+    let made = ContainerFacts { state: ContainerState::Created, ..two(&created) };
+    let containers = vec![two(&running), made, four(&hidden), four(&kept), four(&elsewhere)];
+    let pods = vec![running.clone(), created.clone(), hidden, kept, elsewhere.clone()];
+    seating.handle(everything(pods, containers));
+    assert_eq!(held(&seating), 4, "what the runtime says to live is believed at first");
 
-    let blind = pod("blind");
-    gone(&blind.cgroup_parent);
-    let refused = seating.handle(Event::Create(blind.clone(), whole("blind", 4)));
+    let unseen = pod("unseen");
+    gone(&cgroups, &[&unseen.cgroup_parent]);
+    // Not a cgroup that the kubelet makes for the pod: it is there whoever lives.
+    let shared = PodFacts { cgroup_parent: "/kubepods".into(), ..pod("shared") };
+    for asks in [&unseen, &shared] {
+        seating.handle(Event::RunPod(asks.clone()));
+        assert_eq!(held(&seating), 4, "{}", asks.name);
+    }
+    let refused = seating.handle(Event::Create(unseen, whole("unseen", 4)));
     assert!(matches!(refused.reply, Reply::Refuse(_)), "{refused:?}");
-    seating.handle(Event::RunPod(blind));
-    assert_eq!(held(&seating), 3);
+    assert_eq!(held(&seating), 4);
 
     let next = seating.handle(Event::Create(pod("next"), whole("next", 4)));
     let released: Vec<_> = next.verdicts[..2].iter().map(|one| (&one.pod, one.decision)).collect();
     assert_eq!(released, [(&created.name, Decision::Released), (&running.name, Decision::Released)]);
     assert_eq!(edit(next).cpus.unwrap().to_string(), "4-7");
-    assert_eq!(held(&seating), 2, "a container whose cgroup is there runs");
+    assert_eq!(held(&seating), 3);
+    let state = &seating.current.as_ref().unwrap().state;
+    assert!(state.knows_sandbox(&elsewhere.id), "nobody knows which cgroup it must have");
 }
 
-/// A create that was on its way when its pod ended is decided after the end has been found out.
+/// A create that was on its way when its pod ended is decided after the end has been found out, or after a registration
+/// that left the pod out.
 #[test]
 fn a_pod_that_ended_and_was_brought_back_by_a_late_create_is_found_out_again() {
     let Rig { cgroups, mut seating, .. } = rig();
     seating.configure(&host("")).unwrap();
     let old = pod("old");
+    let late = || Event::Create(old.clone(), ContainerFacts { sandbox: old.id.clone(), ..whole("late", 4) });
     cgroups.set("/kubepods/pod/old", "4-7");
     seating.handle(everything(vec![old.clone()], vec![four(&old)]));
-    for path in [&old.cgroups_path, &old.cgroup_parent, "/kubepods/pod/old", "/kubepods/pod/late"] {
-        lock(&cgroups.gone).push(path.to_owned());
-    }
-    for name in ["one", "two"] {
+    gone(&cgroups, &[&old.cgroups_path, &old.cgroup_parent, "/kubepods/pod/old", "/kubepods/pod/late"]);
+    for name in ["one", "two", "registration"] {
+        if name == "registration" {
+            seating.handle(everything(vec![old.clone()], vec![]));
+        }
         seating.handle(Event::RunPod(pod(name)));
-        assert_eq!(held(&seating), 0);
-        let late = ContainerFacts { sandbox: old.id.clone(), ..whole("late", 4) };
-        edit(seating.handle(Event::Create(old.clone(), late)));
+        assert_eq!(held(&seating), 0, "before {name}");
+        edit(seating.handle(late()));
         assert_eq!(held(&seating), 1);
         seating.handle(Event::RunPod(pod("between")));
-        assert_eq!(held(&seating), 0, "it is watched on after {name}");
+        assert_eq!(held(&seating), 0, "after {name}");
     }
+
+    // Nobody is moved for one that cannot start.
+    edit(seating.handle(late()));
+    let (living, dead) = (whole("living", 64), ContainerFacts { id: "id-more".into(), ..whole("more", 64) });
+    let refused = seating.handle(Event::Create(old.clone(), dead));
+    assert!(matches!(refused.reply, Reply::Refuse(_)), "{refused:?}");
+    assert_eq!(held(&seating), 1);
+    seating.handle(Event::Create(pod("living"), living));
+    assert_eq!(held(&seating), 0);
 }
 
 /// A sandbox that was stopped while nobody listened is still in the list, and its seats are remembered.

@@ -20,6 +20,10 @@ pub(super) struct Fake {
     pub(super) unthrottled: Mutex<Vec<String>>,
     /// Cgroups that are not there.
     pub(super) gone: Mutex<Vec<String>>,
+    /// Where writes have begun.
+    pub(super) begun: Mutex<Vec<String>>,
+    /// Those that have begun take so long as this is set.
+    pub(super) slow: AtomicBool,
 }
 
 impl Fake {
@@ -76,6 +80,10 @@ impl Cgroups for Fake {
     }
 
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
+        lock(&self.begun).push(update.cgroups_path.clone());
+        while self.slow.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.set(&update.cgroups_path, &update.cpus.to_string());
         Ok(true)
     }

@@ -79,12 +79,8 @@ impl Node {
         *self.listener.borrow_mut() = Some(listener);
         let runtime = FakeRuntime::over(accepted.unwrap().0).await;
         runtime.configure(self.version).await.unwrap();
-        let (pods, containers) = {
-            let sim = self.sim.borrow();
-            let pods: Vec<_> = sim.pods.values().map(|pod| messages::pod(&pod.facts)).collect();
-            let live = sim.alive().map(|(_, one)| messages::container(&one.made));
-            (pods, live.collect::<Vec<_>>())
-        };
+        let reserved = self.reserved();
+        let (pods, containers) = self.sim.borrow_mut().list(&reserved);
         let size = if chunks { 2 } else { usize::MAX };
         let mut requests: Vec<SynchronizeRequest> = pods
             .chunks(size)
@@ -105,7 +101,6 @@ impl Node {
             assert_eq!(answer.more, at < last);
             self.sim.borrow_mut().update(&answer.update);
         }
-        let reserved = self.reserved();
         self.sim.borrow_mut().synchronized(&reserved);
         *nri = Some(runtime);
     }
@@ -137,7 +132,10 @@ impl Node {
     pub async fn create(&self, asked: ContainerFacts, dies: Dies) -> Result<(), String> {
         let pod = self.sim.borrow().pod_of(&asked);
         let mut nri = self.lock.lock().await;
-        if self.sim.borrow().pods[&pod.id].stopped {
+        // One that was on its way when its sandbox was stopped is decided all the same; where the end is told,
+        // containerd comes back to it and undoes it.
+        let speaks = |sim: &Sim| sim.pods[&pod.id].made_in == sim.life;
+        if self.sim.borrow().pods[&pod.id].stopped && speaks(&self.sim.borrow()) {
             return Err("its sandbox has been stopped".into());
         }
         let hands = self.hands();
@@ -247,6 +245,11 @@ impl Node {
             _ => plugin.remove_container(context(), &of_container()).await,
         };
         answer.unwrap();
+        if event == Event::STOP_POD_SANDBOX {
+            let mut sim = self.sim.borrow_mut();
+            let of_it = sim.containers.values_mut().filter(|one| one.made.sandbox == pod.id);
+            of_it.for_each(|one| one.told = true);
+        }
         if let (Event::POST_START_CONTAINER, Some(started)) = (event, container) {
             let mut sim = self.sim.borrow_mut();
             sim.looked_after();

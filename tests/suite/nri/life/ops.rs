@@ -45,6 +45,8 @@ pub enum Op {
     Stray(u8),
     /// The next answer's updates are carried out but for one.
     Lose(u8),
+    /// At the next registration a pod ends when it has been listed.
+    Doom(u8),
     /// The connection is cut, a container is made meanwhile.
     Cut {
         chunks: bool,
@@ -79,6 +81,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => (any::<u8>(), 0u8..4).prop_map(|(container, how)| Op::Update { container, how }),
         2 => any::<u8>().prop_map(Op::Stray),
         1 => any::<u8>().prop_map(Op::Lose),
+        1 => any::<u8>().prop_map(Op::Doom),
         1 => (any::<bool>(), meanwhile()).prop_map(|(chunks, meanwhile)| Op::Cut { chunks, meanwhile }),
         1 => proptest::option::of(any::<u8>()).prop_map(|ends| Op::Containerd { ends }),
         1 => (any::<bool>(), meanwhile()).prop_map(|(chunks, meanwhile)| Op::Maitred { chunks, meanwhile }),
@@ -108,6 +111,7 @@ impl Node {
             Op::Update { container, how } => self.resize(container, how).await,
             Op::Stray(which) => self.stray(which).await,
             Op::Lose(which) => self.sim.borrow_mut().lose = Some(which),
+            Op::Doom(which) => self.sim.borrow_mut().doom = Some(which),
             Op::Cut { chunks, meanwhile } => self.cut(chunks, |node| node.unasked(meanwhile)).await,
             Op::Containerd { ends } => {
                 self.cut(false, |node| {

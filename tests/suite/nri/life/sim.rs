@@ -1,10 +1,12 @@
 //! The runtime's and the kubelet's memory: pods, containers, what their specs say, and what has been told.
 
+use super::check::due;
+use super::messages;
 use super::world::{Cgroup, Place, World};
 use crate::churn::runtime::VISIBLE;
 use maitred::ledger::{RECORD_ANNOTATION, Record};
 use maitred::model::*;
-use maitred::nri::proto::{ContainerAdjustment, ContainerUpdate, LinuxResources};
+use maitred::nri::proto::{self, ContainerAdjustment, ContainerUpdate, LinuxResources, PodSandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -67,6 +69,8 @@ pub struct Sim {
     pub life: u32,
     /// Whose update gets lost next.
     pub lose: Option<u8>,
+    /// Which pod ends when it has been listed at the next registration.
+    pub doom: Option<u8>,
     /// The store has been emptied since the last registration.
     pub store_lost: bool,
     /// CPUs of containers whose end only their cgroups tell: maitred may know or not.
@@ -89,6 +93,7 @@ impl Sim {
             numbers: 0,
             life: 0,
             lose: None,
+            doom: None,
             store_lost: false,
             vague: Vec::new(),
         }
@@ -238,6 +243,7 @@ impl Sim {
             assert!(!resources.cpu.cpus.is_empty() && resources.cpu.mems.is_empty(), "{update:?}");
             let id = ContainerId::new(&*update.container_id);
             let Some(container) = self.containers.get_mut(&id).filter(|one| one.phase != Phase::Over) else {
+                self.too_late(&id, &resources.cpu.cpus);
                 continue;
             };
             if lost.as_ref() == Some(&update.container_id) {
@@ -246,6 +252,17 @@ impl Sim {
             }
             container.made.resources.cpus = resources.cpu.cpus.clone();
             self.apply(&id);
+        }
+    }
+
+    /// What was listed as unasked for and has ended since may have got CPUs of its own, until that is found out.
+    fn too_late(&mut self, id: &ContainerId, cpus: &str) {
+        let Some(one) = self.containers.get(id).filter(|one| one.unasked && one.own.is_none()) else {
+            return;
+        };
+        let cpus: CpuSet = cpus.parse().unwrap();
+        if due(&self.pods[&one.made.sandbox].facts, &one.asked) == Some(cpus.len()) {
+            self.vague.push(cpus);
         }
     }
 
@@ -274,13 +291,29 @@ impl Sim {
         }
     }
 
+    /// What containerd tells at a registration; what is over by then is known after it. A pod may end right afterwards,
+    /// and where containerd did not make it nobody tells of that.
+    pub fn list(&mut self, reserved: &CpuSet) -> (Vec<PodSandbox>, Vec<proto::Container>) {
+        self.vague.clear();
+        let pods = self.pods.values().map(|pod| messages::pod(&pod.facts)).collect();
+        let containers = self.alive().map(|(_, one)| messages::container(&one.made)).collect();
+        if let Some(which) = self.doom.take() {
+            let silent = |pod: &&Pod| !pod.stopped && pod.made_in != self.life;
+            let doomed = nth(self.pods.values().filter(silent), which).map(|pod| pod.facts.id.clone());
+            if let Some(id) = doomed {
+                self.take_in(reserved);
+                self.end_pod(&id, false);
+            }
+        }
+        (pods, containers)
+    }
+
     /// The plugin knows all there is: what has ended, and what it was never asked about.
     pub fn synchronized(&mut self, reserved: &CpuSet) {
         for container in self.containers.values_mut() {
             container.told |= container.phase == Phase::Over;
             container.stale = false;
         }
-        self.vague.clear();
         if std::mem::take(&mut self.store_lost) {
             let alive: BTreeSet<ContainerId> = self.alive().map(|(id, _)| id.clone()).collect();
             self.seats.retain(|_, seat| seat.id.as_ref().is_some_and(|id| alive.contains(id)));
