@@ -126,6 +126,12 @@ impl State {
         Known::of(self.allotments.get(pod), container)
     }
 
+    /// Whether the kubelet's books say anything of a pod that has not ended.
+    #[must_use]
+    pub fn has_allotment_of(&self, pod: &PodUid) -> bool {
+        self.allotments.contains_key(pod)
+    }
+
     /// Remembers what the kubelet allotted to a pod. What of its containers runs already holds its devices from now
     /// on, where nobody else does.
     pub(super) fn allot(&mut self, pod: PodUid, allotment: PodAllotment) {

@@ -21,8 +21,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// With the side effects of a step that was taken before this one, whose own answer nobody gets. What it would have
-    /// a container's cpuset be is left out where this one says otherwise: this answer may arrive before that write.
+    /// With the side effects of a step that was taken before this one, whose own answer nobody gets. Of a container that
+    /// both change only this step's change stays: the runtime may carry out this answer before an earlier write is done.
     #[must_use]
     pub fn after(mut self, earlier: Self) -> Self {
         let newer: BTreeSet<&ContainerId> =
@@ -30,6 +30,7 @@ impl Outcome {
         let mut older = [earlier.writes, earlier.updates].concat();
         older.retain(|one| !newer.contains(&one.id));
         self.writes.splice(0..0, older);
+        self.quotas.splice(0..0, earlier.quotas);
         self.verdicts.splice(0..0, earlier.verdicts);
         self
     }

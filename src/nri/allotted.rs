@@ -46,6 +46,11 @@ impl Allotted {
         }
     }
 
+    /// Forgets what was decided to be over.
+    pub fn retain(&self, lives: impl Fn(&PodUid) -> bool) {
+        self.book().retain(|pod, _| lives(pod));
+    }
+
     /// What is known of a pod.
     pub fn of(&self, pod: &PodUid) -> Option<PodAllotment> {
         self.book().get(pod).cloned()

@@ -4,48 +4,83 @@
 use super::decider::Poster;
 use super::handler::{Cgroups, observe};
 use super::hints::{Change, Hints};
-use crate::decision::{CpusetUpdate, Event};
+use crate::decision::{CpusetUpdate, Event, Outcome, Reply};
 use crate::model::ContainerId;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many chores may wait; beyond that they are left out, and the next sweep finds what was.
+/// How many chores may wait. Beyond that they are left out: what was to be read is found by the sweep after the next
+/// start, update or registration; what is to be written is written all the same.
 const QUEUE: usize = 256;
 
 type Sweep = Vec<(ContainerId, String)>;
 
 enum Chore {
-    /// What is to be written of these containers, if it is still.
-    Write(Vec<ContainerId>),
+    /// What is wanted.
+    Write,
     Sweep(Sweep),
     Keep(Vec<Change>),
     DropQuotas(Vec<String>),
 }
 
-/// What cgroups are to have and do not have yet. Of a container only the last word counts: an answer that says
+/// What cgroups are to have and do not have yet. Of what we say of a container the last word counts: an answer that says
 /// otherwise takes it from here, or the runtime would carry that out first and this would undo it.
 #[derive(Default)]
-struct Wanted(Mutex<BTreeMap<ContainerId, CpusetUpdate>>);
+struct Wanted {
+    /// How many there have been: no two are numbered alike.
+    count: u64,
+    by_id: BTreeMap<ContainerId, (u64, CpusetUpdate)>,
+}
+
+/// The same, of two threads. Entries are replaced whole, so a panic elsewhere has not left one half done.
+type Shared = Arc<Mutex<Wanted>>;
+
+fn lock(wanted: &Mutex<Wanted>) -> MutexGuard<'_, Wanted> {
+    wanted.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Wanted {
-    /// Entries are replaced whole, so a panic elsewhere has not left one half done.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ContainerId, CpusetUpdate>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn add(&mut self, update: CpusetUpdate) {
+        self.count += 1;
+        self.by_id.insert(update.id.clone(), (self.count, update));
+    }
+
+    /// Their numbers, in the order in which they came to be wanted.
+    fn numbers(&self) -> BTreeMap<u64, ContainerId> {
+        self.by_id.iter().map(|(id, (number, _))| (*number, id.clone())).collect()
+    }
+}
+
+/// Of whom the answer to an event speaks.
+pub(super) enum Overtakes {
+    /// Of all there are: the books are new.
+    All,
+    /// Of those it names, and of the container whose resources somebody changes.
+    Named(Option<ContainerId>),
+}
+
+impl Overtakes {
+    pub fn of(event: &Event) -> Self {
+        match event {
+            Event::Synchronize { .. } => Self::All,
+            Event::Update(_, container, _) => Self::Named(Some(container.id.clone())),
+            _ => Self::Named(None),
+        }
     }
 }
 
 /// The thread's inbox; it ends when this is dropped.
 pub(super) struct Chores {
     inbox: SyncSender<Chore>,
-    wanted: Arc<Wanted>,
+    wanted: Shared,
 }
 
 impl Chores {
     pub fn start(cgroups: Arc<dyn Cgroups>, hints: Arc<dyn Hints>, poster: Poster) -> io::Result<Self> {
         let (inbox, queue) = sync_channel(QUEUE);
-        let wanted = Arc::new(Wanted::default());
+        let wanted = Shared::default();
         let mut hands =
             Hands { cgroups, hints, poster, wanted: Arc::clone(&wanted), overtaken: Sweep::new() };
         std::thread::Builder::new().name("cgroups".into()).spawn(move || hands.work(&queue))?;
@@ -54,15 +89,25 @@ impl Chores {
 
     /// Sets cpusets.
     pub fn write(&self, updates: Vec<CpusetUpdate>) {
-        let ids = updates.iter().map(|update| update.id.clone()).collect();
-        self.wanted.lock().extend(updates.into_iter().map(|update| (update.id.clone(), update)));
-        self.send(Chore::Write(ids));
+        let mut wanted = lock(&self.wanted);
+        updates.into_iter().for_each(|update| wanted.add(update));
+        drop(wanted);
+        // One that finds no room in the queue is done with what is in it.
+        let _ = self.inbox.try_send(Chore::Write);
     }
 
-    /// An answer is about to say what these get: what was still to be written counts no more.
-    pub fn overtake<'a>(&self, ids: impl Iterator<Item = &'a ContainerId>) {
-        let mut wanted = self.wanted.lock();
-        ids.for_each(|id| drop(wanted.remove(id)));
+    /// An answer is about to be given: what was still to be written of those it speaks of counts no more.
+    pub fn overtake(&self, what: &Overtakes, outcome: &Outcome) {
+        let mut wanted = lock(&self.wanted);
+        match what {
+            Overtakes::All => wanted.by_id.clear(),
+            Overtakes::Named(own) => {
+                let says = matches!(&outcome.reply, Reply::Adjust(edit) if edit.cpus.is_some());
+                let own = own.iter().filter(|_| says);
+                let named = outcome.updates.iter().map(|update| &update.id).chain(own);
+                named.for_each(|id| drop(wanted.by_id.remove(id)));
+            }
+        }
     }
 
     /// Reads these cgroups and has what is found decided about.
@@ -92,7 +137,7 @@ struct Hands {
     cgroups: Arc<dyn Cgroups>,
     hints: Arc<dyn Hints>,
     poster: Poster,
-    wanted: Arc<Wanted>,
+    wanted: Shared,
     /// Written while an answer went out that says otherwise: nobody knows which came last.
     overtaken: Sweep,
 }
@@ -104,7 +149,7 @@ impl Hands {
             // Of many sweeps that wait the last knows best; writes come before it, as they were meant.
             for chore in std::iter::once(first).chain(queue.try_iter()) {
                 match chore {
-                    Chore::Write(ids) => ids.iter().for_each(|id| self.write(id)),
+                    Chore::Write => self.write(),
                     Chore::Sweep(newer) => sweep = newer,
                     Chore::DropQuotas(parents) => {
                         parents.iter().for_each(|parent| drop_quota(&*self.cgroups, parent));
@@ -114,6 +159,7 @@ impl Hands {
                     }
                 }
             }
+            self.write();
             sweep.append(&mut self.overtaken);
             if !sweep.is_empty() {
                 self.sweep(sweep);
@@ -121,14 +167,19 @@ impl Hands {
         }
     }
 
-    fn write(&mut self, id: &ContainerId) {
-        let Some(update) = self.wanted.lock().get(id).cloned() else { return };
-        write(&*self.cgroups, &update);
-        let mut wanted = self.wanted.lock();
-        match wanted.get(id) {
-            Some(now) if *now == update => drop(wanted.remove(id)),
-            Some(_) => {} // its own turn comes
-            None => self.overtaken.push((update.id, update.cgroups_path)),
+    /// Writes what is wanted now.
+    fn write(&mut self) {
+        let numbers = lock(&self.wanted).numbers();
+        for (number, id) in numbers {
+            let is_it = |entry: &&(u64, CpusetUpdate)| entry.0 == number;
+            let entry = lock(&self.wanted).by_id.get(&id).filter(is_it).cloned();
+            let Some((_, update)) = entry else { continue };
+            write(&*self.cgroups, &update);
+            let mut wanted = lock(&self.wanted);
+            match wanted.by_id.get(&id).filter(is_it) {
+                Some(_) => drop(wanted.by_id.remove(&id)),
+                None => self.overtaken.push((update.id, update.cgroups_path)),
+            }
         }
     }
 

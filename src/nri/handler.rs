@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::allotted::{Allotments, Allotted};
-use super::chores::Chores;
+use super::chores::{Chores, Overtakes};
 use super::decider::{Fallback, Handler, Poster, Rest};
 use super::devices::{Devices, Refresher};
 use super::ended::Found;
@@ -260,16 +260,21 @@ impl Handler for Seating {
             decision::step(&mut current.state, Event::Pages(pages), &current.enforced);
         }
         // Of an update too: one that is answered too late is carried out as it came.
-        let changes = matches!(event, Event::Started(..) | Event::Update(..) | Event::Synchronize { .. });
+        // Of a create that is taken back: what its answer would have said of others may have been on its way to them.
+        let changes = matches!(
+            event,
+            Event::Started(..) | Event::Update(..) | Event::Synchronize { .. } | Event::Abandon(_)
+        );
         self.sweep |= changes && settings.mode == Mode::Enforce;
         let started = Due::of(&event).filter(|_| settings.mode == Mode::Enforce);
-        let updated = match &event {
-            Event::Update(_, container, _) => Some(container.id.clone()),
-            _ => None,
-        };
+        let overtakes = Overtakes::of(&event);
+        let may_release = matches!(event, Event::RunPod(_) | Event::Create(..));
         let outcome = self.found.step(&mut current.state, event, settings, &*self.cgroups);
+        if may_release {
+            self.allotted.retain(|pod| current.state.has_allotment_of(pod));
+        }
         if let Some(chores) = &self.chores {
-            chores.overtake(outcome.updates.iter().map(|update| &update.id).chain(&updated));
+            chores.overtake(&overtakes, &outcome);
         }
         self.started.extend(started.and_then(|due| due.placed(&current.state)));
         if turn.is_some() {

@@ -204,40 +204,72 @@ fn after_a_start_stale_cgroups_are_corrected() {
     });
 }
 
-/// The runtime carries out an answer at once; what was to be written before it comes late.
+/// Two shared containers on a node where a pod has just ended: the write that gives its CPUs back to the first of them
+/// is under way and takes long, that to the second waits.
+async fn while_a_write_is_under_way(cgroups: &Fake, seating: Seating) -> (Decider, [String; 2]) {
+    let decider = Decider::spawn(seating, None).unwrap();
+    decider.configure(host(""), LONG).await.unwrap();
+    decider.ask(everything(vec![], vec![]), LONG).await.unwrap();
+    let shared = ["one", "two"].map(container);
+    for one in &shared {
+        create(&decider, cgroups, one.clone()).await;
+    }
+    create(&decider, cgroups, whole("a", 4)).await;
+    cgroups.slow.store(true, Ordering::Relaxed);
+    decider.ask(Event::StopPod(pod("a")), LONG).await.unwrap();
+    until(|| !lock(&cgroups.begun).is_empty()).await;
+    (decider, shared.map(|one| one.cgroups_path))
+}
+
+/// Makes a container in a pod of its name; what the answer says of others the runtime carries out at once.
+async fn create(decider: &Decider, cgroups: &Fake, container: ContainerFacts) {
+    let event = Event::Create(pod(container.name.as_str()), container);
+    let answer = decider.ask(event, LONG).await.unwrap();
+    answer.updates.iter().for_each(|one| cgroups.set(&one.cgroups_path, &one.cpus.to_string()));
+}
+
 #[test]
 fn no_late_write_undoes_what_an_answer_says() {
     let Rig { cgroups, seating, .. } = rig();
     on_reactor(async {
-        let decider = Decider::spawn(seating, None).unwrap();
-        decider.configure(host(""), LONG).await.unwrap();
-        decider.ask(everything(vec![], vec![]), LONG).await.unwrap();
-        let create = async |name: &str, container: &ContainerFacts| {
-            decider.ask(Event::Create(pod(name), container.clone()), LONG).await.unwrap()
-        };
-        let shared = ["one", "two"].map(container);
-        for (one, name) in shared.iter().zip(["s", "t"]) {
-            create(name, one).await;
-        }
-        let carry_out = |answer: Answer| {
-            answer.updates.iter().for_each(|one| cgroups.set(&one.cgroups_path, &one.cpus.to_string()));
-        };
-        carry_out(create("a", &whole("a", 4)).await);
-
-        cgroups.slow.store(true, Ordering::Relaxed);
-        decider.ask(Event::StopPod(pod("a")), LONG).await.unwrap();
-        until(|| !lock(&cgroups.begun).is_empty()).await;
-        carry_out(create("b", &whole("b", 2)).await);
-        let wanted = cgroups.cpus(&shared[0].cgroups_path);
+        let (decider, shared) = while_a_write_is_under_way(&cgroups, seating).await;
+        create(&decider, &cgroups, whole("b", 2)).await;
+        let wanted = cgroups.cpus(&shared[0]);
         cgroups.slow.store(false, Ordering::Relaxed);
 
         // The one that had begun cannot be taken back: it is made good.
         until(|| lock(&cgroups.begun).len() == 2).await;
-        let begun = lock(&cgroups.begun).clone();
-        assert_eq!(begun[0], begun[1], "the other was not to begin at all");
-        let right = |one: &ContainerFacts| cgroups.cpus(&one.cgroups_path) == wanted;
-        until(|| shared.iter().all(right)).await;
+        assert_eq!(*lock(&cgroups.begun), [&*shared[0], &*shared[0]], "the other was not to begin at all");
+        until(|| shared.iter().all(|one| cgroups.cpus(one) == wanted)).await;
     });
+}
+
+/// It says what the next write says again; the runtime has carried out another answer in between.
+#[test]
+fn a_write_that_is_under_way_is_not_taken_for_the_next_one() {
+    let Rig { cgroups, seating, .. } = rig();
+    cgroups.done_first.store(true, Ordering::Relaxed);
+    on_reactor(async {
+        let (decider, shared) = while_a_write_is_under_way(&cgroups, seating).await;
+        let wanted = cgroups.cpus(&shared[0]);
+        create(&decider, &cgroups, whole("b", 2)).await;
+        assert_ne!(cgroups.cpus(&shared[0]), wanted);
+        decider.ask(Event::StopPod(pod("b")), LONG).await.unwrap();
+        cgroups.slow.store(false, Ordering::Relaxed);
+        until(|| shared.iter().all(|one| cgroups.cpus(one) == wanted)).await;
+    });
+}
+
+/// What its answer would have said of others has taken the place of what was to be written.
+#[test]
+fn a_create_that_is_taken_back_has_all_cgroups_looked_at() {
+    let mut seating = rig().seating;
+    seating.configure(&host("")).unwrap();
+    seating.handle(everything(vec![], vec![]));
+    seating.handle(Event::Create(pod("a"), whole("a", 4)));
+    seating.sweep = false;
+    seating.handle(Event::Abandon(whole("a", 4).id));
+    assert!(seating.sweep);
 }
 
 async fn until(done: impl Fn() -> bool) {

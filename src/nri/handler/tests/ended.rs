@@ -91,6 +91,21 @@ fn a_pod_that_ends_after_it_was_listed_is_found_out_beside_a_living_one() {
     assert!(state.knows_sandbox(&elsewhere.id), "nobody knows which cgroup it must have");
 }
 
+/// Its next sandbox is a life of its own.
+#[test]
+fn the_kubelet_is_asked_again_about_a_pod_that_ended_without_a_word() {
+    let Rig { books, cgroups, mut seating, .. } = rig();
+    seating.configure(&host("")).unwrap();
+    let old = pod("old");
+    seating.handle(everything(vec![old.clone()], vec![]));
+    gone(&cgroups, &[&old.cgroups_path]);
+    seating.handle(Event::RunPod(pod("other")));
+    let next = PodFacts { id: "sandbox-next".into(), ..old };
+    seating.handle(Event::Create(next.clone(), container("main")));
+    seating.handle(Event::Create(next, ContainerFacts { id: "id-again".into(), ..container("main") }));
+    assert_eq!(*lock(&books.0), ["old", "other", "old"]);
+}
+
 /// A create that was on its way when its pod ended is decided after the end has been found out, or after a registration
 /// that left the pod out.
 #[test]

@@ -22,8 +22,9 @@ pub(super) struct Fake {
     pub(super) gone: Mutex<Vec<String>>,
     /// Where writes have begun.
     pub(super) begun: Mutex<Vec<String>>,
-    /// Those that have begun take so long as this is set.
+    /// Those that have begun take so long as this is set, once they are done or before.
     pub(super) slow: AtomicBool,
+    pub(super) done_first: AtomicBool,
 }
 
 impl Fake {
@@ -81,10 +82,15 @@ impl Cgroups for Fake {
 
     fn write(&self, update: &CpusetUpdate) -> Result<bool, BoxError> {
         lock(&self.begun).push(update.cgroups_path.clone());
+        if self.done_first.load(Ordering::Relaxed) {
+            self.set(&update.cgroups_path, &update.cpus.to_string());
+        }
         while self.slow.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.set(&update.cgroups_path, &update.cpus.to_string());
+        if !self.done_first.load(Ordering::Relaxed) {
+            self.set(&update.cgroups_path, &update.cpus.to_string());
+        }
         Ok(true)
     }
 }
