@@ -123,10 +123,7 @@ pub(super) fn seat(
 
 /// The end of a pod: everything it held is free.
 pub(super) fn stop(state: &mut State, pod: &PodFacts, why: &str, settings: &Settings) -> Outcome {
-    if !state.has_other_sandbox(&pod.uid, &pod.id) {
-        state.allotments.remove(&pod.uid);
-    }
-    end(state, pod, why, settings)
+    end(state, pod, false, why, settings)
 }
 
 /// As [`stop`], of which the runtime did not tell: a sandbox that containerd found when it started has no end for it.
@@ -139,22 +136,21 @@ pub(super) fn ended(
 ) -> Outcome {
     let why = "the pod has ended: its cgroup is gone, though the runtime has not told";
     sandboxes.iter().fold(Outcome::default(), |earlier, id| {
-        let one = match state.pods.get(id).cloned() {
-            None => return earlier,
-            Some(pod) if pod.uid == *before => end(state, &pod, why, settings),
-            Some(pod) => stop(state, &pod, why, settings),
-        };
-        one.after(earlier)
+        let Some(pod) = state.pods.get(id).cloned() else { return earlier };
+        end(state, &pod, pod.uid == *before, why, settings).after(earlier)
     })
 }
 
-fn end(state: &mut State, pod: &PodFacts, why: &str, settings: &Settings) -> Outcome {
+fn end(state: &mut State, pod: &PodFacts, goes_on: bool, why: &str, settings: &Settings) -> Outcome {
     state.pods.remove(&pod.id);
     state.live.retain(|_, live| live.sandbox != pod.id);
     state.spurned.retain(|key| key.pod != pod.uid);
     let released = match state.has_other_sandbox(&pod.uid, &pod.id) {
         true => release_of_sandbox(state, &pod.id),
         false => {
+            if !goes_on {
+                state.allotments.remove(&pod.uid);
+            }
             state.sandbox_of.retain(|key, _| key.pod != pod.uid);
             state.ledger.release_pod(&pod.uid)
         }

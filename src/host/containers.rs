@@ -66,15 +66,10 @@ fn name(dir: &Path) -> String {
     dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// `podUID` (cgroupfs), or `kubepods-burstable-podUID.slice` with the UID's dashes as underscores (systemd).
+/// As [`PodUid::of_cgroup`]; `pods` or `podman` is no pod.
 fn pod_uid(name: &str) -> Option<PodUid> {
-    let uid = match name.strip_suffix(".slice") {
-        Some(slice) => slice.rsplit('-').next()?.strip_prefix("pod")?.replace('_', "-"),
-        None => name.strip_prefix("pod")?.to_owned(),
-    };
-    // `pods` or `podman` is no pod.
-    let is_uid = uid.len() >= 8 && uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    is_uid.then(|| PodUid::new(uid))
+    let is_uid = |uid: &str| uid.len() >= 8 && uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    PodUid::of_cgroup(name).filter(|uid| is_uid(uid.as_str()))
 }
 
 /// `ID` (cgroupfs) or `cri-containerd-ID.scope` (systemd). CRI-O's monitor is no container.

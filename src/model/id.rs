@@ -73,6 +73,20 @@ text_id!(
     DeviceId,
 );
 
+impl PodUid {
+    /// The pod that the kubelet names a cgroup by (pkg/kubelet/cm): `podUID` with cgroupfs, with systemd
+    /// `kubepods-burstable-podUID.slice`, in which the UID's dashes are underscores. Whether that is a UID at all is not
+    /// looked at: `podman` is of a pod `man`.
+    #[must_use]
+    pub fn of_cgroup(name: &str) -> Option<Self> {
+        let uid = match name.strip_suffix(".slice") {
+            Some(slice) => slice.rsplit('-').next()?.strip_prefix("pod")?.replace('_', "-"),
+            None => name.strip_prefix("pod")?.to_owned(),
+        };
+        Some(Self(uid))
+    }
+}
+
 /// What an allocation is held under: an attempt comes and goes, this stays.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerKey {

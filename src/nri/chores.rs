@@ -2,14 +2,14 @@
 //! hundred files, and the decision thread has something better to do.
 
 use super::decider::Poster;
-use super::handler::{Cgroups, observe};
+use super::handler::{Cgroups, lock, observe};
 use super::hints::{Change, Hints};
 use crate::decision::{CpusetUpdate, Event, Outcome, Reply};
 use crate::model::ContainerId;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// How many chores may wait. Beyond that they are left out: what was to be read is found by the sweep after the next
 /// start, update or registration; what is to be written is written all the same.
@@ -18,7 +18,7 @@ const QUEUE: usize = 256;
 type Sweep = Vec<(ContainerId, String)>;
 
 enum Chore {
-    /// What is wanted.
+    /// Something is wanted.
     Write,
     Sweep(Sweep),
     Keep(Vec<Change>),
@@ -32,13 +32,6 @@ struct Wanted {
     /// How many there have been: no two are numbered alike.
     count: u64,
     by_id: BTreeMap<ContainerId, (u64, CpusetUpdate)>,
-}
-
-/// The same, of two threads. Entries are replaced whole, so a panic elsewhere has not left one half done.
-type Shared = Arc<Mutex<Wanted>>;
-
-fn lock(wanted: &Mutex<Wanted>) -> MutexGuard<'_, Wanted> {
-    wanted.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wanted {
@@ -74,13 +67,13 @@ impl Overtakes {
 /// The thread's inbox; it ends when this is dropped.
 pub(super) struct Chores {
     inbox: SyncSender<Chore>,
-    wanted: Shared,
+    wanted: Arc<Mutex<Wanted>>,
 }
 
 impl Chores {
     pub fn start(cgroups: Arc<dyn Cgroups>, hints: Arc<dyn Hints>, poster: Poster) -> io::Result<Self> {
         let (inbox, queue) = sync_channel(QUEUE);
-        let wanted = Shared::default();
+        let wanted = Arc::<Mutex<Wanted>>::default();
         let mut hands =
             Hands { cgroups, hints, poster, wanted: Arc::clone(&wanted), overtaken: Sweep::new() };
         std::thread::Builder::new().name("cgroups".into()).spawn(move || hands.work(&queue))?;
@@ -137,7 +130,7 @@ struct Hands {
     cgroups: Arc<dyn Cgroups>,
     hints: Arc<dyn Hints>,
     poster: Poster,
-    wanted: Shared,
+    wanted: Arc<Mutex<Wanted>>,
     /// Written while an answer went out that says otherwise: nobody knows which came last.
     overtaken: Sweep,
 }
@@ -149,7 +142,7 @@ impl Hands {
             // Of many sweeps that wait the last knows best; writes come before it, as they were meant.
             for chore in std::iter::once(first).chain(queue.try_iter()) {
                 match chore {
-                    Chore::Write => self.write(),
+                    Chore::Write => {}
                     Chore::Sweep(newer) => sweep = newer,
                     Chore::DropQuotas(parents) => {
                         parents.iter().for_each(|parent| drop_quota(&*self.cgroups, parent));
@@ -158,8 +151,8 @@ impl Hands {
                         changes.iter().for_each(|(key, kept)| self.hints.keep(key, kept.as_ref()));
                     }
                 }
+                self.write();
             }
-            self.write();
             sweep.append(&mut self.overtaken);
             if !sweep.is_empty() {
                 self.sweep(sweep);

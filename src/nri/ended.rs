@@ -6,7 +6,7 @@
 
 use super::handler::Cgroups;
 use crate::decision::{self, Decision, Event, Outcome, Settings, State};
-use crate::model::{ContainerFacts, ContainerState, PodFacts};
+use crate::model::{ContainerFacts, ContainerState, PodFacts, PodUid};
 use std::collections::BTreeMap;
 
 /// The sandboxes that the last registration found.
@@ -118,14 +118,10 @@ impl Marks {
 }
 
 /// Whether its parent cgroup is the one that the kubelet makes for that pod alone before its sandbox (`syncPod` in
-/// pkg/kubelet/kubelet.go; the names are of pkg/kubelet/cm, `podUID` or, of systemd, with the UID's dashes as
-/// underscores). Without `cgroups-per-qos`, and without a kubelet, there is none.
+/// pkg/kubelet/kubelet.go). Without `cgroups-per-qos`, and without a kubelet, there is none.
 fn has_own_cgroup(pod: &PodFacts) -> bool {
     let name = pod.cgroup_parent.rsplit('/').next().unwrap_or_default();
-    match name.strip_suffix(".slice") {
-        Some(slice) => slice.ends_with(&format!("-pod{}", pod.uid.as_str().replace('-', "_"))),
-        None => name == format!("pod{}", pod.uid),
-    }
+    PodUid::of_cgroup(name).is_some_and(|named| named == pod.uid)
 }
 
 /// The word that a container has started can wait in the runtime until it has ended and its next attempt runs: that has

@@ -388,7 +388,7 @@ impl Fallback for Spare {
 }
 
 /// The contents are replaced whole, so a panic elsewhere has not left them half done.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -134,8 +134,8 @@ impl Node {
         let mut nri = self.lock.lock().await;
         // One that was on its way when its sandbox was stopped is decided all the same; where the end is told,
         // containerd comes back to it and undoes it.
-        let speaks = |sim: &Sim| sim.pods[&pod.id].made_in == sim.life;
-        if self.sim.borrow().pods[&pod.id].stopped && speaks(&self.sim.borrow()) {
+        let has_ended = |sim: &Sim| sim.pods[&pod.id].stopped && sim.speaks_of(&pod.id);
+        if has_ended(&self.sim.borrow()) {
             return Err("its sandbox has been stopped".into());
         }
         let hands = self.hands();

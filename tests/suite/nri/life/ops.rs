@@ -261,7 +261,7 @@ impl Node {
             if sim.pods.get(&pod.id).is_none_or(|pod| pod.stopped) {
                 return;
             }
-            let speaks = sim.pods[&pod.id].made_in == sim.life;
+            let speaks = sim.speaks_of(&pod.id);
             sim.end_pod(&pod.id, speaks);
             speaks
         };
@@ -279,9 +279,10 @@ impl Node {
         let Some(pod) = stopped else { return };
         let speaks = {
             let mut sim = self.sim.borrow_mut();
+            let speaks = sim.speaks_of(&pod.facts.id);
             sim.containers.retain(|_, one| one.made.sandbox != pod.facts.id);
             sim.pods.remove(&pod.facts.id);
-            pod.made_in == sim.life
+            speaks
         };
         if speaks {
             self.tell(Event::REMOVE_POD_SANDBOX, &pod.facts, None).await;

@@ -108,6 +108,11 @@ impl Sim {
         self.pods[&container.sandbox].facts.clone()
     }
 
+    /// Whether containerd tells of that sandbox's end: only of those that it has made since it was started.
+    pub fn speaks_of(&self, sandbox: &str) -> bool {
+        self.pods[sandbox].made_in == self.life
+    }
+
     pub fn key(&self, container: &ContainerFacts) -> ContainerKey {
         ContainerKey::new(self.pod_of(container).uid, container.name.clone())
     }
@@ -158,7 +163,7 @@ impl Sim {
         // Its pod has been stopped while it was made.
         if self.pods[&sandbox].stopped {
             self.end(&id);
-            let speaks = self.pods[&sandbox].made_in == self.life;
+            let speaks = self.speaks_of(&sandbox);
             let container = self.containers.get_mut(&id).unwrap();
             container.told = true;
             if !speaks {
@@ -298,7 +303,7 @@ impl Sim {
         let pods = self.pods.values().map(|pod| messages::pod(&pod.facts)).collect();
         let containers = self.alive().map(|(_, one)| messages::container(&one.made)).collect();
         if let Some(which) = self.doom.take() {
-            let silent = |pod: &&Pod| !pod.stopped && pod.made_in != self.life;
+            let silent = |pod: &&Pod| !pod.stopped && !self.speaks_of(&pod.facts.id);
             let doomed = nth(self.pods.values().filter(silent), which).map(|pod| pod.facts.id.clone());
             if let Some(id) = doomed {
                 self.take_in(reserved);
